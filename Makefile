@@ -1,0 +1,59 @@
+# Every target does its own set-up: a machine needs Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check model docs format requirements wheel clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+
+demo: $(VENV)/.demo ## tour the lifecycle in the terminal
+	@$(BIN)/leftfold demo
+
+test: $(VENV)/.dev ## run every test, with branch coverage of core/ and dialects/
+	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
+
+check: $(VENV)/.dev ## ruff, mypy --strict, import direction and the other style tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/tidy
+
+model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
+	$(BIN)/leftfold lifecycle check
+
+docs: $(VENV)/.demo ## render the diagrams and tables into docs/
+	$(BIN)/leftfold lifecycle render
+
+format: $(VENV)/.dev ## let ruff fix and format what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+requirements: $(VENV)/.dev ## pin the newest versions in requirements/*.txt
+	$(PIP) install uv
+	cd requirements && for f in demo dev; do ../$(BIN)/uv pip compile --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --quiet \
+	  --custom-compile-command "make requirements" $$f.in -o $$f.txt; done
+
+wheel: $(VENV)/.dev ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Leftfold needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python pyproject.toml requirements/demo.txt
+	$(PIP) install --require-hashes -r requirements/demo.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,165 @@
+"""What answers each command: paths of events, best first, before anybody asks whether they may happen.
+
+The path that holds nothing is an answer too: what was asked is so already.
+"""
+
+from typing import assert_never
+
+from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.endings import Path, dead_letter, failing, releasing, stalling, suspending
+from leftfold.core.errors import (
+    IllegalTransitionError,
+    JobEndedError,
+    LimitExceededError,
+    NotDueError,
+    SignalConflictError,
+    ValidationError,
+)  # fmt: skip
+from leftfold.core.job import Job
+from leftfold.core.lifecycle import CLOSED, ENDED, LEASED, State, Who
+from leftfold.core.limits import SIGNALS_PER_JOB_MAX
+from leftfold.core.values import Answer, CancelMode, Wait, WaitFor
+
+NOTHING_TO_DO: Path = ()
+
+
+def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
+    """Answer a command that makes its job."""
+    if isinstance(command, c.Receive):
+        return (e.Received(spec=command.spec),)
+    enqueued = e.Enqueued(due=_due(command.due, now), policy=command.policy, spec=command.spec)
+    if not command.after:
+        return (enqueued,)
+    return enqueued, e.Suspended(wait=Wait(until=WaitFor.JOBS, key=c.AFTER, jobs=command.after))
+
+
+def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C901 - one arm per command
+    """Answer a command about a job that is there."""
+    match command:
+        case c.Admit(policy=policy, due=due, spec=spec):
+            return [(e.Enqueued(due=_due(due, now), policy=policy, spec=spec),)]
+        case c.Claim():
+            return [_claim(job, command, now)]
+        case c.Start():
+            return [NOTHING_TO_DO if job.state is State.RUNNING else (e.Started(),)]
+        case c.Heartbeat(lease=lease):
+            return [(e.Renewed(until=now + (lease or job.policy.lease)),)]
+        case c.Complete(result=result):
+            return [(e.Succeeded(result=result),)]
+        case c.Fail():
+            return failing(job, command, now)
+        case c.Release():
+            return releasing(job, command, now)
+        case c.Suspend():
+            return suspending(job, command)
+        case c.Note(note=note):
+            return [(note,)]
+        case c.Signal():
+            return [_signal(job, command)]
+        case c.Expire():
+            return [_expire(job, now)]
+        case c.Resume():
+            return [_resume(job, command)]
+        case c.Stall():
+            return stalling(job, command, now)
+        case c.Requeue():
+            return [_requeue(job, command, now)]
+        case c.Cancel():
+            return [_cancel(job, command)]
+        case c.DeadLetter(error=error, reason_code=reason, stage=stage):
+            last_error = error if command.by.who is Who.OWNER else job.last_error
+            return [(dead_letter(job, error, reason, stage, last_error),)]
+        case c.Receive() | c.Enqueue():
+            raise TypeError("a creation is answered by creation()")
+        case _ as unheard_of:
+            assert_never(unheard_of)
+
+
+def repeats(job: Job, command: c.AnyCommand) -> bool:
+    """Tell whether this owner ended its lease with this very call before, and only the reply was lost."""
+    last, by = job.last_lease, command.by
+    if job.lease is not None or last is None or by.attempt != job.attempt or c.digest(by.token) != last.token:
+        return False
+    match command:
+        case c.Complete(result=result):
+            return last.ended_by == e.Succeeded.wire and job.result == result
+        case c.Fail(error=error) | c.DeadLetter(error=error):
+            ends = {e.Retried.wire, e.Failed.wire, e.DeadLettered.wire, e.Cancelled.wire}
+            return last.ended_by in ends and job.last_error == error
+        case c.Release():
+            return last.ended_by in {e.Released.wire, e.Cancelled.wire}
+        case c.Suspend(wait=wait):
+            ends = {e.Suspended.wire, e.Parked.wire, e.Cancelled.wire}
+            return last.ended_by in ends and job.wait in {None, wait}
+        case c.Cancel():
+            return last.ended_by == e.Cancelled.wire
+        case _:
+            return False
+
+
+def _due(given: int | None, now: int) -> int:
+    return now if given is None else max(given, now)
+
+
+def _claim(job: Job, command: c.Claim, now: int) -> Path:
+    if job.due is not None and job.due > now:
+        raise NotDueError(f"job {job.id} is not due for another {job.due - now} µs")
+    if job.state is State.STALLED and not command.direct:
+        raise NotDueError(f"job {job.id} is stalled: requeue it, or claim it by its id")
+    lease = command.lease or job.policy.lease
+    return (e.Claimed(owner=command.by.name, token=c.digest(command.token), lease=lease),)
+
+
+def _signal(job: Job, command: c.Signal) -> Path:
+    answered = job.answers.get(command.key)
+    if answered == Answer(payload=command.payload):
+        return NOTHING_TO_DO
+    if answered is not None:
+        how = "by the passing of its deadline" if answered.expired else "with another payload"
+        raise SignalConflictError(f"{command.key!r} of job {job.id} was answered before, {how}")
+    if job.state in ENDED:
+        raise JobEndedError(f"job {job.id} is {job.state} and takes no signal")
+    if job.wait is not None and job.wait.until is WaitFor.SIGNAL:
+        if job.wait.key != command.key:
+            raise SignalConflictError(f"job {job.id} waits for {job.wait.key!r}, not for {command.key!r}")
+        return (e.Resumed(key=command.key, payload=command.payload),)
+    if len(job.answers) >= SIGNALS_PER_JOB_MAX:
+        raise LimitExceededError(f"job {job.id} keeps {len(job.answers)} signals already, the most there may be")
+    return (e.Signalled(key=command.key, payload=command.payload),)
+
+
+def _expire(job: Job, now: int) -> Path:
+    wait = _wait_of(job)
+    if wait.deadline is None or wait.deadline > now:
+        raise NotDueError(f"the wait of job {job.id} for {wait.key!r} has not run out")
+    return (e.Resumed(key=wait.key, expired=True),)
+
+
+def _resume(job: Job, command: c.Resume) -> Path:
+    wait = _wait_of(job)
+    missing = set(wait.jobs) - set(command.outcomes)
+    if wait.until is not WaitFor.JOBS or missing:
+        raise NotDueError(f"job {job.id} waits for {', '.join(sorted(missing)) or wait.until}")
+    return (e.Resumed(key=wait.key, outcomes={job_id: command.outcomes[job_id] for job_id in wait.jobs}),)
+
+
+def _wait_of(job: Job) -> Wait:
+    if job.wait is None:
+        raise IllegalTransitionError(f"job {job.id} is {job.state} and waits for nothing")
+    return job.wait
+
+
+def _requeue(job: Job, command: c.Requeue, now: int) -> Path:
+    if job.state in CLOSED and not command.reason:
+        raise ValidationError(f"job {job.id} is {job.state}: reopening it needs a reason")
+    return (e.Requeued(due=_due(command.due, now), reason=command.reason),)
+
+
+def _cancel(job: Job, command: c.Cancel) -> Path:
+    asked = command.mode is CancelMode.SOFT and command.by.who is not Who.OWNER and job.state in LEASED
+    if not asked:
+        return (e.Cancelled(mode=command.mode, reason=command.reason),)
+    if job.cancel_requested_at is not None:
+        return NOTHING_TO_DO
+    return (e.CancelRequested(reason=command.reason),)

@@ -1,0 +1,261 @@
+"""The commands: one frozen type per request, imperative. One that cannot be meant is refused when it is made."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from leftfold.core import events as e
+from leftfold.core import limits
+from leftfold.core.errors import ValidationError
+from leftfold.core.frozen import Frozen
+from leftfold.core.letters import Reason, Stage
+from leftfold.core.lifecycle import Who
+from leftfold.core.retry import Policy
+from leftfold.core.values import NULL, CancelMode, Failure, Outcomes, Spec, Wait, WaitFor, check_payload
+
+#: The key under which a job finds how the jobs ended that it was enqueued after.
+AFTER: Final = "after"
+
+
+class Actor(Frozen):
+    """Who speaks, under which name; an owner also shows its attempt and token."""
+
+    who: Who
+    name: str
+    attempt: int = 0
+    token: str = ""
+
+    def __post_init__(self) -> None:
+        limits.key("actor", self.name)
+        if (self.who is Who.OWNER) != bool(self.attempt and self.token):
+            raise ValidationError("an owner shows its attempt and token, and nobody else does")
+
+
+class Command(Frozen):
+    """A request about one job. The same `request_id` with the same arguments happens once."""
+
+    wire: ClassVar[str]
+    by: Actor
+    request_id: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if value is not None and field in _CHECKS:
+                _CHECKS[field](value)
+
+
+class Creation(Command):
+    """A command that makes the job it speaks of."""
+
+    job_id: str
+    spec: Spec
+
+
+class OwnerCommand(Command):
+    """A command for the holder of the lease alone."""
+
+
+class SharedCommand(Command):
+    """A command for others; `expected_rev` makes it fail if the job has moved on since it was read."""
+
+    expected_rev: int | None = None
+
+
+class Receive(Creation):
+    """Take a job in without admitting it."""
+
+    wire = "receive"
+
+
+class Enqueue(Creation):
+    """Make a job that may be claimed once it is `due` (now, if None) and the jobs `after` have ended."""
+
+    wire = "enqueue"
+    policy: Policy = Policy()
+    due: int | None = None
+    after: tuple[str, ...] = ()
+
+
+class Admit(SharedCommand):
+    """Let a received job in, perhaps with a spec that the admission put in order."""
+
+    wire = "admit"
+    policy: Policy = Policy()
+    due: int | None = None
+    spec: Spec | None = None
+
+
+class Claim(Command):
+    """Take a due job. `direct` means by its id, and may take a stalled one."""
+
+    wire = "claim"
+    token: str
+    lease: int | None = None
+    direct: bool = False
+
+
+class Start(OwnerCommand):
+    """Enter the handler."""
+
+    wire = "start"
+
+
+class Heartbeat(OwnerCommand):
+    """Renew the lease."""
+
+    wire = "heartbeat"
+    lease: int | None = None
+
+
+class Complete(OwnerCommand):
+    """End the job with a result."""
+
+    wire = "complete"
+    result: Raw = NULL
+
+
+class Fail(OwnerCommand):
+    """End the attempt with an error; the policy decides what becomes of the job.
+
+    `permanent` forbids another attempt, `delay` says how long to wait for it at least.
+    """
+
+    wire = "fail"
+    error: Failure
+    permanent: bool = False
+    delay: int | None = None
+    stage: Stage = Stage.EXEC
+    reason_code: Reason | None = None
+
+
+class Release(OwnerCommand):
+    """Give the job back uncharged."""
+
+    wire = "release"
+    due: int | None = None
+    reason: str | None = None
+
+
+class Suspend(OwnerCommand):
+    """Wait without holding the job. Does nothing if the wait's key has its answer already."""
+
+    wire = "suspend"
+    wait: Wait
+
+
+class Note(SharedCommand):
+    """Put a note on the log."""
+
+    wire = "note"
+    note: e.AnyNote
+
+
+class Signal(SharedCommand):
+    """Answer a wait, now or before it begins."""
+
+    wire = "signal"
+    key: str
+    payload: Raw = NULL
+
+
+class Expire(SharedCommand):
+    """End a wait whose deadline has passed."""
+
+    wire = "expire"
+
+
+class Resume(SharedCommand):
+    """End a wait for jobs that have all ended."""
+
+    wire = "resume"
+    outcomes: Outcomes
+
+
+class Stall(SharedCommand):
+    """Take a job away from an owner that let its lease run out, or that an operator no longer trusts."""
+
+    wire = "stall"
+    reason: str | None = None
+
+
+class Requeue(SharedCommand):
+    """Make a job claimable again; reopening a closed one needs a reason."""
+
+    wire = "requeue"
+    due: int | None = None
+    reason: str | None = None
+
+
+class Cancel(SharedCommand):
+    """Stop a job: ask its owner, or end it at once. From the owner it says that the request was heeded."""
+
+    wire = "cancel"
+    mode: CancelMode = CancelMode.SOFT
+    reason: str | None = None
+
+
+class DeadLetter(SharedCommand):
+    """Set a job aside."""
+
+    wire = "dead_letter"
+    error: Failure
+    reason_code: Reason
+    stage: Stage = Stage.EXEC
+
+
+AnyCommand = (
+    Receive | Enqueue | Admit | Claim | Start | Heartbeat | Complete | Fail | Release | Suspend | Note | Signal
+    | Expire | Resume | Stall | Requeue | Cancel | DeadLetter
+)  # fmt: skip
+
+
+def fingerprint(command: AnyCommand) -> str:
+    """Give the hash of what the command asks, by which a repeated `request_id` is compared."""
+    # A repeated call can repeat neither its own id nor a token that every claim mints anew.
+    changes = {"request_id": None} | ({"token": "-"} if isinstance(command, Claim) else {})
+    asked = msgspec.json.encode(replace(command, **changes), order="sorted")
+    return sha256(command.wire.encode() + asked).hexdigest()[:32]
+
+
+def digest(token: str) -> str:
+    """Give what the log keeps of a token."""
+    return sha256(token.encode()).hexdigest()[:32]
+
+
+def _check_after(after: tuple[str, ...]) -> None:
+    if after:
+        Wait(until=WaitFor.JOBS, key=AFTER, jobs=after).check()
+
+
+def _check_note(note: e.AnyNote) -> None:
+    if isinstance(note, e.CancelRequested | e.Signalled):
+        raise ValidationError(f"{note.wire!r} is written by a command of its own")
+    limits.most("note", msgspec.json.encode(note), limits.PAYLOAD_BYTES_MAX)
+    if isinstance(note, e.Progress) and not 0.0 <= note.fraction <= 1.0:
+        raise ValidationError(f"progress is a fraction from 0 to 1, not {note.fraction}")
+
+
+#: How an argument is checked, by its name: an argument means the same in every command.
+_CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
+    "request_id": lambda value: limits.key("request_id", value),
+    "job_id":     lambda value: limits.name("job id", value),
+    "spec":       Spec.check,
+    "policy":     Policy.check,
+    "due":        lambda value: limits.between("due", value, 0, limits.TIME_MAX),
+    "after":      _check_after,
+    "token":      lambda value: limits.key("token", value),
+    "lease":      lambda value: limits.between("lease", value, limits.LEASE_MIN, limits.LEASE_MAX),
+    "result":     lambda value: check_payload("result", value),
+    "error":      Failure.check,
+    "delay":      lambda value: limits.between("delay", value, 0, limits.DELAY_MAX),
+    "wait":       Wait.check,
+    "note":       _check_note,
+    "key":        lambda value: limits.name("signal key", value),
+    "payload":    lambda value: check_payload("signal", value),
+    "reason":     lambda value: limits.text("reason", value),
+}  # fmt: skip

@@ -1,0 +1,98 @@
+"""How an attempt ends when it does not succeed: the budget, the policy, a request to cancel.
+
+Once a cancellation is requested, whatever would bring the job back ends it instead. Success still wins.
+"""
+
+from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.errors import IllegalTransitionError, JobEndedError, NotDueError
+from leftfold.core.job import Job
+from leftfold.core.letters import Reason, Stage, reason_for
+from leftfold.core.lifecycle import ENDED, State, Who
+from leftfold.core.retry import NEVER_RETRIED
+from leftfold.core.values import CancelMode, Failure, WaitFor
+
+#: Facts to be written together, in this order.
+Path = tuple[e.AnyEvent | e.Renewed, ...]
+
+
+def failing(job: Job, command: c.Fail, now: int) -> list[Path]:
+    """Retry while the budget lasts, then close."""
+    error, failures = command.error, job.failures_of(command.error.code) + 1
+    hopeless = command.permanent or error.code in NEVER_RETRIED
+    reason = command.reason_code or (reason_for(error.code) if hopeless else Reason.EXHAUSTED_RETRIES)
+    closing = _closing(job, dead_letter(job, error, reason, command.stage, last_error=error))
+    if hopeless or not job.policy.allows_retry(error.code, failures):
+        return closing
+    if job.cancel_requested_at is not None:
+        return [_heeded(error), *closing]
+    delay = max(command.delay or 0, job.policy.delay(error.code, failures, job.id))
+    return [(e.Retried(error=error, due=now + delay),), *closing]
+
+
+def stalling(job: Job, command: c.Stall, now: int) -> list[Path]:
+    """Take the job from its owner and, in the same breath, give it its next state or hold it."""
+    if job.lease is None:
+        kind = JobEndedError if job.state in ENDED else IllegalTransitionError
+        raise kind(f"job {job.id} is {job.state}: nobody holds it")
+    if command.by.who is Who.KEEPER and job.lease.until > now:
+        raise NotDueError(f"the lease of job {job.id} runs for another {job.lease.until - now} µs")
+    stalled = e.Stalled(owner=job.lease.owner, lease_until=job.lease.until, reason=command.reason)
+    return [(stalled, *path) for path in _after_stall(job, command, stalled, now)]
+
+
+def _after_stall(job: Job, command: c.Stall, stalled: e.Stalled, now: int) -> list[Path]:
+    hold: Path = ()
+    if job.cancel_requested_at is not None:
+        return [_heeded(), hold]
+    if command.by.who is Who.OPERATOR:
+        return [hold]  # what comes next is the operator's to say
+    running = job.state is State.RUNNING
+    if job.policy.allows_retry(e.LEASE_EXPIRED, job.failures_of(e.LEASE_EXPIRED) + running):
+        return [hold] if job.policy.hold_stalled else [(e.Requeued(due=now),), hold]
+    stage = Stage.EXEC if running else Stage.FETCH
+    letter = dead_letter(job, stalled.error, Reason.EXHAUSTED_RETRIES, stage, last_error=stalled.error)
+    return [*_closing(job, letter), hold]
+
+
+def releasing(job: Job, command: c.Release, now: int) -> list[Path]:
+    """Give the job back, unless its owner was asked to stop."""
+    if job.cancel_requested_at is not None:
+        return [_heeded()]
+    return [(e.Released(due=max(command.due or now, now), reason=command.reason),)]
+
+
+def suspending(job: Job, command: c.Suspend) -> list[Path]:
+    """Park where there is nothing to poll, else suspend; an answer that is there needs no wait."""
+    wait = command.wait
+    if job.cancel_requested_at is not None:
+        return [_heeded()]
+    if wait.key in job.answers:
+        return [()]
+    if wait.until is WaitFor.SIGNAL and wait.deadline is None:
+        return [(e.Parked(wait=wait),), (e.Suspended(wait=wait),)]
+    return [(e.Suspended(wait=wait),)]
+
+
+def dead_letter(job: Job, error: Failure, reason: Reason, stage: Stage, last_error: Failure | None) -> e.DeadLettered:
+    """Fill in everything that an incident needs."""
+    last = job.lease or job.last_lease
+    return e.DeadLettered(
+        error=error,
+        reason_code=reason,
+        stage=stage,
+        last_error=last_error,
+        attempts=job.attempt,
+        last_owner=last.owner if last else None,
+        last_lease_expires_at=last.until if last else None,
+        correlation_id=job.spec.correlation_id,
+    )
+
+
+def _closing(job: Job, letter: e.DeadLettered) -> list[Path]:
+    options: list[Path] = [(letter,), (e.Failed(error=letter.error),)]
+    return options if job.policy.on_exhausted == "dead_letter" else options[::-1]
+
+
+def _heeded(error: Failure | None = None) -> Path:
+    return (e.Cancelled(mode=CancelMode.SOFT, error=error),)

@@ -1,0 +1,154 @@
+"""Every error that Leftfold raises, each with a code that never changes.
+
+LeftfoldError
+├── DesignError               the tables contradict themselves; raised at import
+├── JobError                  raised by a handler to say how its failure is to be treated
+│   ├── ValidationError       the input is wrong, and stays wrong: never retried
+│   │   └── LimitExceededError
+│   ├── TransientError        worth another attempt
+│   └── PermanentError        not worth another attempt
+├── RefusedError              the command may not happen now; nothing was written
+│   ├── JobNotFoundError
+│   ├── JobExistsError
+│   ├── IllegalTransitionError
+│   │   └── JobEndedError
+│   ├── NotPermittedError     somebody else may do that
+│   ├── DialectRefusedError   the enforced dialect has no such move
+│   ├── NotDueError           too early
+│   ├── LeaseConflictError    the caller does not hold the lease
+│   ├── RevisionConflictError
+│   ├── RequestReusedError
+│   └── SignalConflictError
+└── CorruptLogError           a log that no sequence of commands can have written
+    └── BrokenChainError
+
+ValidationError serves both sides: bad arguments to a command, and a handler's verdict on its input.
+"""
+
+from typing import ClassVar
+
+
+class LeftfoldError(Exception):
+    """Base of everything that Leftfold raises."""
+
+    code: ClassVar[str] = "error"
+
+
+class DesignError(LeftfoldError):
+    """The lifecycle tables contradict themselves."""
+
+    code = "design"
+
+
+class JobError(LeftfoldError):
+    """How a handler says what its failure means."""
+
+    code = "job_error"
+
+
+class ValidationError(JobError):
+    """The input is wrong and will be wrong again."""
+
+    code = "validation_failed"
+
+
+class LimitExceededError(ValidationError):
+    """A bound of `leftfold.core.limits` was passed."""
+
+    code = "limit_exceeded"
+
+
+class TransientError(JobError):
+    """The failure may pass: try again."""
+
+    code = "transient"
+
+
+class PermanentError(JobError):
+    """The failure will not pass: do not try again."""
+
+    code = "permanent"
+
+
+class RefusedError(LeftfoldError):
+    """The command may not happen now. Nothing was written."""
+
+    code = "refused"
+
+
+class JobNotFoundError(RefusedError):
+    """There is no such job."""
+
+    code = "job_not_found"
+
+
+class JobExistsError(RefusedError):
+    """A job with this id is there already."""
+
+    code = "job_exists"
+
+
+class IllegalTransitionError(RefusedError):
+    """The lifecycle has no such move from the job's state."""
+
+    code = "illegal_transition"
+
+
+class JobEndedError(IllegalTransitionError):
+    """The job is final or closed and accepts nothing of the kind."""
+
+    code = "job_ended"
+
+
+class NotPermittedError(RefusedError):
+    """The move exists, but it is not this caller's to make."""
+
+    code = "not_permitted"
+
+
+class DialectRefusedError(RefusedError):
+    """The enforced dialect lacks every move that would answer the command."""
+
+    code = "dialect_refused"
+
+
+class NotDueError(RefusedError):
+    """The moment for it has not come: the job is not due, or its lease or wait still runs."""
+
+    code = "not_due"
+
+
+class LeaseConflictError(RefusedError):
+    """The caller's (attempt, token) is not the job's lease. Stop working on it."""
+
+    code = "lease_conflict"
+
+
+class RevisionConflictError(RefusedError):
+    """The job has moved on since `expected_rev` was read. Read it again and decide anew."""
+
+    code = "revision_conflict"
+
+
+class RequestReusedError(RefusedError):
+    """The `request_id` was used before, for something else."""
+
+    code = "request_reused"
+
+
+class SignalConflictError(RefusedError):
+    """The key was answered otherwise before, or the job waits for another key."""
+
+    code = "signal_conflict"
+
+
+class CorruptLogError(LeftfoldError):
+    """The log holds what no sequence of commands can have written. The job is to be frozen, not repaired."""
+
+    code = "corrupt_log"
+
+
+class BrokenChainError(CorruptLogError):
+    """A record does not carry the hash that its content and its predecessor give."""
+
+    code = "broken_chain"

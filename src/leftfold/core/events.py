@@ -1,0 +1,300 @@
+"""The events: one frozen type per fact, past tense, each with the name it has on the wire.
+
+A wire name and the meaning of a field never change; a field may be added, with a default.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, get_args
+
+import msgspec
+from msgspec import Raw
+
+from leftfold.core.frozen import Frozen
+from leftfold.core.letters import Reason, Stage
+from leftfold.core.retry import Policy
+from leftfold.core.values import NULL, Answer, CancelMode, Failure, Outcomes, Spec, Wait
+
+LEASE_EXPIRED: Final = "lease_expired"  # the class of error that a lost owner counts as
+
+
+class Event(Frozen):
+    """A fact about one job."""
+
+    wire: ClassVar[str]
+
+
+class Transition(Event):
+    """A fact that moves the job to another state, as `lifecycle.TABLE` says."""
+
+
+class Note(Event):
+    """A fact that changes no state."""
+
+
+# --- transitions, in the order of the lifecycle table ------------------------------------------------
+
+
+class Received(Transition):
+    """A job came in and is not yet admitted."""
+
+    wire = "received"
+    spec: Spec
+
+
+class Enqueued(Transition):
+    """The job may be claimed once it is due. Without a `spec`, that of `received` stands."""
+
+    wire = "enqueued"
+    due: int
+    policy: Policy = Policy()
+    spec: Spec | None = None
+
+
+class Claimed(Transition):
+    """One owner has it. The log keeps the digest of the token, never the token."""
+
+    wire = "claimed"
+    owner: str
+    token: str
+    lease: int
+
+
+class Started(Transition):
+    """The handler was entered."""
+
+    wire = "started"
+
+
+class Suspended(Transition):
+    """The job waits and holds no lease."""
+
+    wire = "suspended"
+    wait: Wait
+
+
+class Parked(Transition):
+    """The job waits for a signal, with nothing to poll."""
+
+    wire = "parked"
+    wait: Wait
+
+
+class Resumed(Transition):
+    """The wait is over; the answer is kept under the wait's key."""
+
+    wire = "resumed"
+    key: str
+    payload: Raw = NULL
+    expired: bool = False
+    outcomes: Outcomes = msgspec.field(default_factory=dict)
+
+    @property
+    def answer(self) -> Answer:
+        """Give what the handler will find under the key."""
+        payload = Raw(msgspec.json.encode(self.outcomes)) if self.outcomes else self.payload
+        return Answer(payload=payload, expired=self.expired)
+
+
+class Succeeded(Transition):
+    """The handler returned."""
+
+    wire = "succeeded"
+    result: Raw = NULL
+
+
+class Retried(Transition):
+    """The attempt failed and there will be another."""
+
+    wire = "retried"
+    error: Failure
+    due: int
+
+
+class Released(Transition):
+    """The owner gave the job back, uncharged: a shutdown or a snooze."""
+
+    wire = "released"
+    due: int
+    reason: str | None = None
+
+
+class Stalled(Transition):
+    """The owner is no longer trusted."""
+
+    wire = "stalled"
+    owner: str
+    lease_until: int
+    reason: str | None = None
+
+    @property
+    def error(self) -> Failure:
+        """Give the attempt's end as a failure like any other."""
+        return Failure(code=LEASE_EXPIRED, message=self.reason or f"{self.owner} is no longer trusted")
+
+
+class Requeued(Transition):
+    """The job may be claimed again."""
+
+    wire = "requeued"
+    due: int
+    reason: str | None = None
+
+
+class Failed(Transition):
+    """The job failed for good."""
+
+    wire = "failed"
+    error: Failure
+
+
+class DeadLettered(Transition):
+    """The job was set aside, with everything that its incident needs."""
+
+    wire = "dead_lettered"
+    error: Failure
+    reason_code: Reason
+    stage: Stage
+    last_error: Failure | None
+    attempts: int
+    last_owner: str | None
+    last_lease_expires_at: int | None
+    correlation_id: str | None
+
+
+class Cancelled(Transition):
+    """The job will not run any more. `error` is what the last attempt ended with, if it ended so."""
+
+    wire = "cancelled"
+    mode: CancelMode
+    reason: str | None = None
+    error: Failure | None = None
+
+
+# --- notes -------------------------------------------------------------------------------------------
+
+
+class CancelRequested(Note):
+    """Somebody asked the owner to stop."""
+
+    wire = "cancel_requested"
+    reason: str | None = None
+
+
+class Signalled(Note):
+    """A signal came before the wait for it; it is kept under its key."""
+
+    wire = "signalled"
+    key: str
+    payload: Raw = NULL
+
+
+class Progress(Note):
+    """How far the handler is, from 0 to 1."""
+
+    wire = "progress"
+    fraction: float
+    message: str | None = None
+
+
+class PlanGenerated(Note):
+    """The job's plan was fixed; a replay never plans anew."""
+
+    wire = "plan_generated"
+    plan: Raw
+
+
+class NodeStarted(Note):
+    """A node of the plan was entered."""
+
+    wire = "node_started"
+    node: str
+    data: Raw = NULL
+
+
+class NodeFinished(Note):
+    """A node of the plan was left."""
+
+    wire = "node_finished"
+    node: str
+    data: Raw = NULL
+
+
+class StepStarted(Note):
+    """A recorded step was entered; until it is finished, its effect is unknown."""
+
+    wire = "step_started"
+    step: str
+    data: Raw = NULL
+
+
+class StepFinished(Note):
+    """A recorded step has its result and is not paid for again."""
+
+    wire = "step_finished"
+    step: str
+    result: Raw = NULL
+
+
+class ToolInvocationStarted(Note):
+    """A tool with outside effects is about to be called."""
+
+    wire = "tool_invocation_started"
+    tool: str
+    invocation: str
+    data: Raw = NULL
+
+
+class ToolInvocationFinished(Note):
+    """The tool answered."""
+
+    wire = "tool_invocation_finished"
+    tool: str
+    invocation: str
+    data: Raw = NULL
+
+
+class EvidenceAdded(Note):
+    """Something that must stand up later."""
+
+    wire = "evidence_added"
+    name: str
+    data: Raw = NULL
+
+
+class Compensated(Note):
+    """The effect of a step was undone."""
+
+    wire = "compensated"
+    step: str
+    data: Raw = NULL
+
+
+class Custom(Note):
+    """A note of the user's own."""
+
+    wire = "custom"
+    name: str
+    data: Raw = NULL
+
+
+class Renewed(Frozen):
+    """The owner is alive: the lease now ends at `until`. It is no event: it bumps `rev` and is not on the log."""
+
+    until: int
+
+
+# A new event belongs into these unions; the type checker then names the places that lack a case for it.
+AnyTransition = (
+    Received | Enqueued | Claimed | Started | Suspended | Parked | Resumed | Succeeded | Retried | Released
+    | Stalled | Requeued | Failed | DeadLettered | Cancelled
+)  # fmt: skip
+AnyNote = (
+    CancelRequested | Signalled | Progress | PlanGenerated | NodeStarted | NodeFinished | StepStarted | StepFinished
+    | ToolInvocationStarted | ToolInvocationFinished | EvidenceAdded | Compensated | Custom
+)  # fmt: skip
+AnyEvent = AnyTransition | AnyNote
+
+TRANSITIONS: Final[tuple[type[AnyTransition], ...]] = get_args(AnyTransition)
+NOTES: Final[tuple[type[AnyNote], ...]] = get_args(AnyNote)
+
+BY_WIRE: Final[Mapping[str, type[AnyEvent]]] = {event.wire: event for event in (*TRANSITIONS, *NOTES)}

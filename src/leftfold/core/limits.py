@@ -1,0 +1,71 @@
+"""Every bound, in one place. What passes one is refused with `LimitExceededError` before anything is written."""
+
+import re
+from collections.abc import Sized
+from typing import Final
+
+from leftfold.core.errors import LimitExceededError, ValidationError
+
+KIB: Final = 1024
+SECOND: Final = 1_000_000  # times are whole microseconds, UTC, since 1970
+MINUTE: Final = 60 * SECOND
+DAY: Final = 24 * 60 * MINUTE
+
+NAME_CHARS_MAX: Final = 200  # kinds, queues, tenants, wait keys, notes' names, owners
+KEY_CHARS_MAX: Final = 500  # uniqueness keys, request and correlation ids, causes
+TEXT_CHARS_MAX: Final = 64 * KIB  # messages, reasons, tracebacks
+PAYLOAD_BYTES_MAX: Final = 256 * KIB  # a payload, result, signal or note, as stored text
+EVENTS_PER_JOB_MAX: Final = 10_000  # past it a job takes no notes and can only end
+SIGNALS_PER_JOB_MAX: Final = 100
+WAIT_JOBS_MAX: Final = 1_000  # jobs that one job may wait for
+PRIORITY_MAX: Final = 32_767  # and its negative
+FAILURES_MAX: Final = 1_000_000
+LEASE_MIN: Final = SECOND // 10
+LEASE_MAX: Final = DAY
+TIME_MAX: Final = 253_402_300_799 * SECOND  # the end of the year 9999
+DELAY_MAX: Final = 3_650 * DAY
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def name(what: str, value: str, *, empty: bool = False) -> None:
+    """Refuse a name that is too long, or that a shell, a URL or a log line would misread."""
+    if not value and empty:
+        return
+    most(what, value, NAME_CHARS_MAX)
+    if not _NAME.fullmatch(value):
+        raise ValidationError(
+            f"{what} {value!r} is not a name: begin with a letter, digit or underscore, "
+            "go on with those and . : / @ + -"
+        )
+
+
+def key(what: str, value: str | None) -> None:
+    """Refuse an identifier that is empty, too long, or holds control characters."""
+    if value is None:
+        return
+    if not value or _UNPRINTABLE.search(value):
+        raise ValidationError(f"{what} {value!r} must be a non-empty text without control characters")
+    most(what, value, KEY_CHARS_MAX)
+
+
+def text(what: str, value: str | None) -> None:
+    """Refuse free text that no store could keep as it is."""
+    if value is None:
+        return
+    most(what, value, TEXT_CHARS_MAX)
+    if "\x00" in value or (not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)):
+        raise ValidationError(f"{what} holds a NUL or half of a surrogate pair: make it printable first")
+
+
+def most(what: str, value: Sized, maximum: int) -> None:
+    """Refuse what is longer than `maximum`."""
+    if len(value) > maximum:
+        raise LimitExceededError(f"{what} has a length of {len(value)}, at most {maximum} is allowed")
+
+
+def between(what: str, value: int, low: int, high: int) -> None:
+    """Refuse a number outside of `low`..`high`."""
+    if not low <= value <= high:
+        raise LimitExceededError(f"{what} is {value}, it must lie between {low} and {high}")

@@ -1,0 +1,90 @@
+"""A record: an event as it stands on the log, with who said it and when, and the hash that seals it.
+
+The hash covers the stored text of each field behind its length in bytes, so that a database computes the
+same hash from its own columns, and so that no two records share their bytes.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from leftfold.core.errors import BrokenChainError, CorruptLogError
+from leftfold.core.events import BY_WIRE, AnyEvent
+from leftfold.core.frozen import Frozen
+from leftfold.core.lifecycle import Who
+
+#: What the first record of every log is chained to.
+GENESIS: Final = bytes(32)
+
+
+class Record(Frozen):
+    """One line of a job's log. `data` is the event's stored text: what the hash covers."""
+
+    job_id: str
+    version: int  # 1, 2, … without gaps
+    at: int  # never falls within a job
+    who: Who
+    actor: str
+    event: AnyEvent
+    data: str
+    request_id: str | None = None
+    request_hash: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Give the record's own name."""
+        return f"{self.job_id}:{self.version}"
+
+
+def encode(event: AnyEvent) -> str:
+    """Give the text that is stored for the event."""
+    return msgspec.json.encode(event).decode()
+
+
+def decode(wire: str, data: str) -> AnyEvent:
+    """Read a stored event back."""
+    event_type = BY_WIRE.get(wire)
+    if event_type is None:
+        raise CorruptLogError(f"there is no event called {wire!r}: was it written by a newer version?")
+    try:
+        return msgspec.json.decode(data, type=event_type)
+    except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+        raise CorruptLogError(f"the stored {wire!r} event cannot be read: {problem}") from problem
+
+
+def canonical(record: Record) -> bytes:
+    """Give the bytes that the hash covers: each field as `length:text`, an absent one as `-`."""
+    fields = (
+        record.job_id,
+        str(record.version),
+        str(record.at),
+        record.event.wire,
+        record.who.value,
+        record.actor,
+        record.request_id,
+        record.request_hash,
+        record.data,
+    )
+    return b"".join(b"-" if field is None else _prefixed(field.encode()) for field in fields)
+
+
+def link(previous: bytes, record: Record) -> bytes:
+    """Give the hash of a record that follows the one with the hash `previous`."""
+    return sha256(previous + canonical(record)).digest()
+
+
+def check_chain(sealed: Iterable[tuple[Record, bytes]], previous: bytes = GENESIS) -> bytes:
+    """Follow the chain from `previous` and give its head; the first record that breaks it raises."""
+    for record, stored in sealed:
+        previous = link(previous, record)
+        if previous != stored:
+            raise BrokenChainError(
+                f"record {record.version} of job {record.job_id} does not carry the hash of its content"
+            )
+    return previous
+
+
+def _prefixed(field: bytes) -> bytes:
+    return b"%d:%b" % (len(field), field)

@@ -1,0 +1,106 @@
+"""The values that events and jobs are made of. Payloads stay the JSON text they came as."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Raw
+
+from leftfold.core import limits
+from leftfold.core.errors import ValidationError
+from leftfold.core.frozen import Frozen
+
+NULL: Final = Raw(b"null")
+
+
+class Spec(Frozen):
+    """What the client asked for: the part of a job that never changes after it was enqueued."""
+
+    kind: str
+    payload: Raw = NULL
+    queue: str = "default"
+    priority: int = 0
+    key: str | None = None
+    tenant: str = ""
+    correlation_id: str | None = None
+    cause: str | None = None
+
+    def check(self) -> None:
+        """Refuse what no store and no screen could carry."""
+        limits.name("kind", self.kind)
+        limits.name("queue", self.queue)
+        limits.name("tenant", self.tenant, empty=True)
+        limits.key("key", self.key)
+        limits.key("correlation_id", self.correlation_id)
+        limits.key("cause", self.cause)
+        limits.between("priority", self.priority, -limits.PRIORITY_MAX, limits.PRIORITY_MAX)
+        check_payload("payload", self.payload)
+
+
+class Failure(Frozen):
+    """What went wrong, as kept on the log. `code` is the class of the error; it chooses the retry allowance."""
+
+    code: str
+    message: str = ""
+    type: str | None = None
+    traceback: str | None = None
+    details: Raw | None = None
+
+    def check(self) -> None:
+        """Refuse a failure that no store could keep as it is."""
+        limits.name("error code", self.code)
+        limits.text("error message", self.message)
+        limits.text("error type", self.type)
+        limits.text("traceback", self.traceback)
+        check_payload("error details", self.details)
+
+
+class WaitFor(StrEnum):
+    """What ends a wait."""
+
+    SIGNAL = "signal"
+    TIMER = "timer"
+    JOBS = "jobs"
+
+
+class Wait(Frozen):
+    """What a suspended job waits for. `key` names it for the handler; the answer is kept under it."""
+
+    until: WaitFor
+    key: str
+    deadline: int | None = None
+    jobs: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse a wait that nothing could end, or that says two things at once."""
+        limits.name("wait key", self.key)
+        limits.most("jobs waited for", self.jobs, limits.WAIT_JOBS_MAX)
+        if self.deadline is not None:
+            limits.between("deadline", self.deadline, 0, limits.TIME_MAX)
+        if self.until is WaitFor.TIMER and self.deadline is None:
+            raise ValidationError("a timer needs a deadline")
+        if (self.until is WaitFor.JOBS) != bool(self.jobs):
+            raise ValidationError("a wait for jobs names them, and no other wait does")
+
+
+class Answer(Frozen):
+    """What a wait key was answered with: a payload, or the passing of its deadline."""
+
+    payload: Raw = NULL
+    expired: bool = False
+
+
+class CancelMode(StrEnum):
+    """Soft: ask the owner to stop. Hard: take the job away at once."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+Outcomes = Mapping[str, str]  # job id → the state in which it ended
+
+
+def check_payload(what: str, payload: Raw | None) -> None:
+    """Refuse a payload that is too large."""
+    if payload is not None:
+        limits.most(what, bytes(payload), limits.PAYLOAD_BYTES_MAX)
