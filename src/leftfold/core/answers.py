@@ -7,7 +7,7 @@ from typing import assert_never
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.endings import Path, dead_letter, failing, releasing, stalling, suspending
+from leftfold.core.endings import Path, bringing_back, dead_letter, failing, releasing, stalling, suspending
 from leftfold.core.errors import (
     IllegalTransitionError,
     JobEndedError,
@@ -64,7 +64,7 @@ def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C90
         case c.Stall():
             return stalling(job, command, now)
         case c.Requeue():
-            return [_requeue(job, command, now)]
+            return _requeue(job, command, now)
         case c.Cancel():
             return [_cancel(job, command)]
         case c.DeadLetter(error=error, reason_code=reason, stage=stage):
@@ -120,9 +120,10 @@ def _signal(job: Job, command: c.Signal) -> Path:
         raise SignalConflictError(f"{command.key!r} of job {job.id} was answered before, {how}")
     if job.state in ENDED:
         raise JobEndedError(f"job {job.id} is {job.state} and takes no signal")
-    if job.wait is not None and job.wait.until is WaitFor.SIGNAL:
-        if job.wait.key != command.key:
-            raise SignalConflictError(f"job {job.id} waits for {job.wait.key!r}, not for {command.key!r}")
+    wait = job.wait
+    if wait is not None and (wait.until is WaitFor.SIGNAL) != (wait.key == command.key):
+        raise SignalConflictError(f"job {job.id} waits for {wait.until} {wait.key!r}, not for signal {command.key!r}")
+    if wait is not None and wait.key == command.key:
         return (e.Resumed(key=command.key, payload=command.payload),)
     if len(job.answers) >= SIGNALS_PER_JOB_MAX:
         raise LimitExceededError(f"job {job.id} keeps {len(job.answers)} signals already, the most there may be")
@@ -150,10 +151,13 @@ def _wait_of(job: Job) -> Wait:
     return job.wait
 
 
-def _requeue(job: Job, command: c.Requeue, now: int) -> Path:
+def _requeue(job: Job, command: c.Requeue, now: int) -> list[Path]:
     if job.state in CLOSED and not command.reason:
         raise ValidationError(f"job {job.id} is {job.state}: reopening it needs a reason")
-    return (e.Requeued(due=_due(command.due, now), reason=command.reason),)
+    requeued = e.Requeued(due=_due(command.due, now), reason=command.reason)
+    if job.state is State.STALLED and job.last_error is not None and command.by.who is Who.KEEPER:
+        return bringing_back(job, requeued, job.failures_of(e.LEASE_EXPIRED), job.last_error)
+    return [(requeued,)]
 
 
 def _cancel(job: Job, command: c.Cancel) -> Path:

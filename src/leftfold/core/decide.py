@@ -64,7 +64,7 @@ def decide(
     job: Job | None, command: c.AnyCommand, now: int, forbidden: Forbidden = NOTHING_FORBIDDEN
 ) -> tuple[e.AnyEvent | e.Renewed, ...]:
     """Give the facts that answer the command, or raise why none may."""
-    if isinstance(command, c.Receive | c.Enqueue):
+    if isinstance(command, c.Creation):
         if job is None:
             return _choose(None, command, [creation(command, now)], forbidden)
         if is_replay(job, command):
@@ -73,7 +73,7 @@ def decide(
     job = _there(job, command)
     if is_replay(job, command):
         return ()
-    if isinstance(command, c.SharedCommand) and command.expected_rev not in {None, job.rev}:
+    if isinstance(command, c.SharedCommand) and command.expected_rev is not None and command.expected_rev != job.rev:
         raise RevisionConflictError(f"job {job.id} is at rev {job.rev}, not {command.expected_rev}: read it again")
     if command.by.who is Who.OWNER:
         if repeats(job, command):

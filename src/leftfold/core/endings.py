@@ -35,24 +35,28 @@ def stalling(job: Job, command: c.Stall, now: int) -> list[Path]:
     if job.lease is None:
         kind = JobEndedError if job.state in ENDED else IllegalTransitionError
         raise kind(f"job {job.id} is {job.state}: nobody holds it")
-    if command.by.who is Who.KEEPER and job.lease.until > now:
+    keeper = command.by.who is Who.KEEPER
+    if keeper and job.lease.until > now:
         raise NotDueError(f"the lease of job {job.id} runs for another {job.lease.until - now} µs")
     stalled = e.Stalled(owner=job.lease.owner, lease_until=job.lease.until, reason=command.reason)
-    return [(stalled, *path) for path in _after_stall(job, command, stalled, now)]
-
-
-def _after_stall(job: Job, command: c.Stall, stalled: e.Stalled, now: int) -> list[Path]:
-    hold: Path = ()
-    if job.cancel_requested_at is not None:
-        return [_heeded(), hold]
-    if command.by.who is Who.OPERATOR:
-        return [hold]  # what comes next is the operator's to say
     running = job.state is State.RUNNING
-    if job.policy.allows_retry(e.LEASE_EXPIRED, job.failures_of(e.LEASE_EXPIRED) + running):
-        return [hold] if job.policy.hold_stalled else [(e.Requeued(due=now),), hold]
-    stage = Stage.EXEC if running else Stage.FETCH
-    letter = dead_letter(job, stalled.error, Reason.EXHAUSTED_RETRIES, stage, last_error=stalled.error)
-    return [*_closing(job, letter), hold]
+    failures = job.failures_of(e.LEASE_EXPIRED) + running
+    hold: Path = ()
+    # An operator says himself what comes next; so does a job that is to be held, while it has a budget left.
+    held = not keeper or (job.policy.hold_stalled and job.policy.allows_retry(e.LEASE_EXPIRED, failures))
+    options = [hold] if held else bringing_back(job, e.Requeued(due=now), failures, stalled.error)
+    if job.cancel_requested_at is not None:
+        options = [_heeded()]
+    return [(stalled, *path) for path in [*options, hold]]
+
+
+def bringing_back(job: Job, requeued: e.Requeued, failures: int, error: Failure) -> list[Path]:
+    """Queue a job again whose owner was lost, unless its budget is spent or it is to be cancelled."""
+    if job.cancel_requested_at is not None:
+        return [_heeded()]
+    if job.policy.allows_retry(e.LEASE_EXPIRED, failures):
+        return [(requeued,)]
+    return _closing(job, dead_letter(job, error, Reason.EXHAUSTED_RETRIES, Stage.EXEC, last_error=error))
 
 
 def releasing(job: Job, command: c.Release, now: int) -> list[Path]:
