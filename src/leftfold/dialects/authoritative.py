@@ -40,6 +40,7 @@ DIALECT = Dialect(
     summary="the authoritative state model: Leased apart from Running, targets per event",
     states=("Queued", "Leased", "Running", "Waiting", "Retrying", "Completed", "Failed", "Cancelled"),
     events=tuple(TARGETS),
+    table=TARGETS,
     literal=frozenset(Move(None, event, target) for event, targets in TARGETS.items() for target in targets),
     names={
         INBOX: "Queued",         # stand-in

@@ -44,6 +44,7 @@ DIALECT = Dialect(
     summary="the contract v1: six statuses, strict transitions, invariants per status",
     states=tuple(state for state in TABLE if state != INITIAL),
     events=("enqueued", "claimed", "started", "heartbeat", "succeeded", "failed", "stalled", "requeued"),
+    table=TABLE,
     literal=cells(TABLE),
     names={
         INBOX: "queued",         # stand-in

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from msgspec import field
+
 from leftfold.core import events as e
 from leftfold.core.errors import CorruptLogError
 from leftfold.core.frozen import Frozen
@@ -69,6 +71,10 @@ class Step(NamedTuple):
     ours: bool
 
 
+#: State → event → target; or event → targets, or state → targets, where a seed says no more.
+Table = Mapping[str, Mapping[str, str]] | Mapping[str, tuple[str, ...]]
+
+
 class Dialect(Frozen):
     """One seed's vocabulary and table."""
 
@@ -77,7 +83,8 @@ class Dialect(Frozen):
     summary: str
     states: tuple[str, ...]
     events: tuple[str, ...]
-    literal: frozenset[Move]
+    table: Table  # as the seed writes it
+    literal: frozenset[Move]  # the same, move by move
     names: Mapping[State, str]
     stand_ins: frozenset[State]
     said: Mapping[type[e.AnyTransition], Said]
@@ -86,6 +93,7 @@ class Dialect(Frozen):
     extensions: tuple[Extension, ...]
     unreached: tuple[Unreached, ...] = ()
     mergers: tuple[frozenset[str], ...] = ()
+    versions: Mapping[Move, tuple[str, ...]] = field(default_factory=dict)  # where a seed is several stacked ones
     run_extensions: tuple[Extension, ...] = ()  # of the machine that is folded per attempt, where there is one
 
     def move(self, edge: Edge) -> Move:

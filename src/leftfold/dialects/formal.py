@@ -47,6 +47,7 @@ DIALECT = Dialect(
     states=tuple(state for state in TABLE if state != INITIAL),
     events=("job_created", "job_queued", "job_requeued", "job_leased", "job_running", "job_waiting",
             "wait_completed", "job_completed", "job_failed", "job_cancelled"),
+    table=TABLE,
     literal=cells(TABLE),
     names={
         INBOX: "Queued",         # stand-in: created, and DeriveStatusFromEvents reads that as Pending

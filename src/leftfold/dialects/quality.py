@@ -79,6 +79,7 @@ DIALECT = Dialect(
     summary="the quality platform: a task machine over the job, a run machine over each attempt",
     states=tuple(TASK),
     events=("task:create", "task:update todo", "task:update blocked", "task:update done"),
+    table=TASK,
     literal=frozenset({Move(INITIAL, None, TASK_INITIAL)}
                       | {Move(source, None, target) for source, targets in TASK.items() for target in targets}),
     names={

@@ -37,6 +37,8 @@ class VersionedEdge(NamedTuple):
 
 
 # fmt: off
+STATES: Final = ("queued", "assigned", "running", "succeeded", "failed", "cancelled", "dead_lettered")
+
 #: "Allowed Transitions" of the first version with its diagram, and "Valid Transitions" of the second.
 EDGES: Final = (
     VersionedEdge(INITIAL,    "queued",        "job_enqueued",      (FIRST,)),
@@ -62,10 +64,12 @@ DIALECT = Dialect(
     name="reliability",
     seed="002_bd2f813709214918.txt",
     summary="distributed reliability: leases, dead letters, monotonic attempts; two stacked versions",
-    states=("queued", "assigned", "running", "succeeded", "failed", "cancelled", "dead_lettered"),
+    states=STATES,
     events=("job_claimed", "job_started", "job_lease_renewed", "job_heartbeat", "job_succeeded", "job_failed",
             "job_cancelled", "job_dead_lettered", "job_compensated"),
+    table={state: {edge.event: edge.target for edge in EDGES if edge.source == state} for state in (INITIAL, *STATES)},
     literal=frozenset(Move(edge.source, edge.event, edge.target) for edge in EDGES),
+    versions={Move(edge.source, edge.event, edge.target): edge.versions for edge in EDGES},
     names={
         INBOX: "queued",         # stand-in
         QUEUED: "queued",

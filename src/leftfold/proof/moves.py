@@ -96,9 +96,12 @@ def _creations(scope: Scope, index: int) -> tuple[Move, ...]:
     if index:
         after = tuple(job_id(earlier) for earlier in range(index))
         return (_move(index, "enqueue after the others", replace(enqueue, after=after)),)
+    plain = _move(index, "enqueue", enqueue)
+    if scope.jobs > 1:
+        return (plain,)  # how a job can come into being is searched with one job alone
     sterner = replace(enqueue.policy, on_exhausted="fail", hold_stalled=True)
     return (
-        _move(index, "enqueue", enqueue),
+        plain,
         _move(index, "enqueue, to fail and to be held when stalled", replace(enqueue, policy=sterner)),
         _move(index, "receive", c.Receive(by=CLIENT, job_id=job_id(index), spec=SPEC)),
     )

@@ -20,7 +20,11 @@ from leftfold.proof.moves import REQUEST, Move, moves
 from leftfold.proof.world import Scope, World, beginning, identity, is_pending
 
 #: What `leftfold lifecycle check` searches if it is not told otherwise.
-DEFAULT_SCOPES: Final = (Scope(jobs=1, workers=3, attempts=3), Scope(jobs=2, workers=2, attempts=2))
+DEFAULT_SCOPES: Final = (
+    Scope(jobs=1, workers=3, attempts=3),
+    Scope(jobs=2, workers=2, attempts=2),
+    Scope(jobs=1, workers=2, attempts=4),
+)
 
 _REPORT_EVERY: Final = 1_000  # states searched
 

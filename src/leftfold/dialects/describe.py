@@ -1,0 +1,137 @@
+"""The dialects, rendered: the same data for programs and for readers."""
+
+from typing import Any, NamedTuple
+
+from leftfold.core.drawing import NEW, Arrow, Node, draw, look
+from leftfold.core.lifecycle import EDGES, State
+from leftfold.dialects.dialect import INITIAL, Basis, Dialect, Extension, Move, declared
+from leftfold.dialects.quality import RUN, RUN_EVENTS, RUN_EXTENSIONS, RUN_INITIAL, TASK_INITIAL, TIMEOUT
+from leftfold.dialects.run import run_move
+
+RENEWED = "renewed"
+
+
+def describe(dialect: Dialect) -> dict[str, Any]:
+    """Give a dialect as plain data; where it is two machines, one below the other."""
+    machine = _machine(dialect)
+    if not dialect.run_extensions:
+        return {"name": dialect.name, "seed": dialect.seed, **machine}
+    return {
+        "name": dialect.name,
+        "seed": dialect.seed,
+        "task": {**machine, "initial": [TASK_INITIAL]},
+        "run": _run_machine(),
+    }
+
+
+def extensions(dialect: Dialect) -> list[dict[str, Any]]:
+    """Give the extensions of a dialect, one for each move of the lifecycle."""
+    return [
+        _extension(dialect.renewal(edge), RENEWED, edge, edge, extension)
+        if isinstance(edge, State)
+        else _extension(dialect.move(edge), edge.event.wire, edge.source, edge.target, extension)
+        for edge, extension in declared(dialect.extensions)
+    ]
+
+
+class Shown(NamedTuple):
+    """A move as a diagram shows it; `basis` is None for the seed's own."""
+
+    source: str
+    event: str
+    target: str
+    basis: Basis | None = None
+
+
+def shown(dialect: Dialect) -> list[Shown]:
+    """Give what a diagram of the dialect shows: the seed's own moves, then the extensions that are not among them."""
+    own = [
+        Shown(source, literal.event or "", literal.target)
+        for literal in sorted(dialect.literal, key=lambda move: (dialect.states.index(move.target), str(move)))
+        for source in ([literal.source] if literal.source else _sources(dialect, literal))
+    ]
+    found = {(move.source, move.event, move.target): move for move in own}
+    for extension in extensions(dialect):
+        move = Shown(extension["from"], extension["event"] or "", extension["to"], Basis(extension["basis"]))
+        if move.source != move.target:
+            found.setdefault(move[:3], move)
+    return list(found.values())
+
+
+def svg(dialect: Dialect) -> str:
+    """Draw a dialect: each state where ours of that meaning stands, extensions dashed."""
+    places = {dialect.names[state]: state for state in State if state not in dialect.stand_ins}
+    nodes = [Node(places[name].value, look(places[name]), name) for name in dialect.states]
+    arrows: dict[tuple[str, str], Arrow] = {}
+    for move in shown(dialect):
+        between = (NEW if move.source == INITIAL else places[move.source].value, places[move.target].value)
+        # Moves between the same two states share an arrow, and the seed's own, which come first, decide its look.
+        known = arrows.get(between, Arrow(*between, "", "ours" if move.basis else "move"))
+        arrows[between] = known._replace(label=f"{known.label}\n{move.event}".strip())
+    return draw(f"{dialect.name}, seed {dialect.seed.partition('_')[0]}", nodes, list(arrows.values()), {})
+
+
+def _sources(dialect: Dialect, literal: Move) -> list[str]:
+    """Give the sources of a move whose seed names none: those out of which we take it."""
+    taken = {dialect.move(edge) for edge in EDGES}
+    return sorted({move.source for move in taken if literal.covers(move) and move.source})
+
+
+def _machine(dialect: Dialect) -> dict[str, Any]:
+    names = {said for event in dialect.said.values() for said in (event.name, *event.out_of.values()) if said}
+    described: dict[str, Any] = {
+        "states": list(dialect.states),
+        "events": list(dialect.events),
+        "table": {row: list(cell) if isinstance(cell, tuple) else dict(cell) for row, cell in dialect.table.items()},
+        "extensions": extensions(dialect),
+        "unreached": [
+            {"from": move.source, "event": move.event, "to": move.target, "reason": reason}
+            for move, reason in dialect.unreached
+        ],
+        "names": {state.value: dialect.names[state] for state in State},
+        "stand_ins": sorted(state.value for state in dialect.stand_ins),
+        "event_names": {
+            event.wire: {"*": said.name, **{state.value: name for state, name in said.out_of.items()}}
+            for event, said in dialect.said.items()
+        },
+        "renewal": dialect.said_of_renewal,
+        "ours": sorted(names - set(dialect.events)),
+        "derive_status": dict(dialect.derived),
+    }
+    if dialect.versions:
+        described["edges"] = [
+            {"from": move.source, "to": move.target, "event": move.event, "versions": list(versions)}
+            for move, versions in dialect.versions.items()
+        ]
+    return described
+
+
+def _run_machine() -> dict[str, Any]:
+    found = []
+    for edge, extension in declared(RUN_EXTENSIONS):
+        for code in (None, TIMEOUT):
+            move = None if isinstance(edge, State) else run_move(edge, code)
+            if move is not None and not isinstance(edge, State):
+                found.append(_extension(move, edge.event.wire, edge.source, edge.target, extension))
+    return {
+        "states": list(RUN),
+        "events": list(RUN_EVENTS),
+        "table": {state: list(targets) for state, targets in RUN.items()},
+        "extensions": found,
+        "unreached": [],
+        "initial": [RUN_INITIAL],
+        "ours": [
+            f"run:update {state}" for state in RUN if f"run:update {state}" not in RUN_EVENTS and state != RUN_INITIAL
+        ],
+    }
+
+
+def _extension(move: Move, event: str, source: State | None, target: State, extension: Extension) -> dict[str, Any]:
+    return {
+        "from": move.source,
+        "event": move.event,
+        "to": move.target,
+        "canonical": {"event": event, "from": source.value if source else None, "to": target.value},
+        "basis": extension.basis.value,
+        "reason": extension.reason,
+    }
