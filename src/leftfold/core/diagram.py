@@ -42,7 +42,9 @@ def mermaid(edges: Iterable[tuple[str, str, str]] | None = None, ends: Iterable[
     if ends is None:
         ends = [state.value for state in State if state in FINAL]
     lines = ["stateDiagram-v2"]
-    lines += [f"  {source} --> {target}: {label}" for source, label, target in edges]
+    lines += [
+        f"  {source} --> {target}: {label}" if label else f"  {source} --> {target}" for source, label, target in edges
+    ]
     lines += [f"  {end} --> [*]" for end in ends]
     return "\n".join(lines)
 

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from leftfold.core import diagram
 from leftfold.core.drawing import NEW, Arrow, Node, draw, look
 from leftfold.core.lifecycle import EDGES, State
 from leftfold.dialects.dialect import INITIAL, Basis, Dialect, Extension, Move, declared
@@ -56,6 +57,19 @@ def shown(dialect: Dialect) -> list[Shown]:
         if move.source != move.target:
             found.setdefault(move[:3], move)
     return list(found.values())
+
+
+def mermaid(dialect: Dialect) -> str:
+    """Give a dialect as a Mermaid state diagram; what is not the seed's own is marked."""
+    moves = [
+        (
+            "[*]" if move.source == INITIAL else move.source,
+            f"{move.event or 'silent'} ({move.basis})" if move.basis else move.event,
+            move.target,
+        )
+        for move in shown(dialect)
+    ]
+    return diagram.mermaid(moves, ends=[])
 
 
 def svg(dialect: Dialect) -> str:

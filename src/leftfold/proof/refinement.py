@@ -7,7 +7,6 @@ move of the literal table is made, or declared unreached with the reason.
 from collections.abc import Iterable, Iterator
 
 from leftfold.core.lifecycle import EDGES, LEASED, Edge, State
-from leftfold.dialects import DIALECTS
 from leftfold.dialects.dialect import Dialect, Extension, Move, declared
 from leftfold.dialects.quality import RUN, RUN_EXTENSIONS, TIMEOUT
 from leftfold.dialects.run import run_allows, run_move
@@ -77,9 +76,3 @@ def _doubles(extensions: Iterable[Extension]) -> Iterator[str]:
 
 def _touched(edge: Edge | State) -> set[State | None]:
     return {edge} if isinstance(edge, State) else {edge.source, edge.target}
-
-
-def all_problems(edges: Iterable[Edge] = EDGES) -> list[str]:
-    """Give what is wrong with any dialect."""
-    taken = tuple(edges)
-    return [f"{dialect.name}: {problem}" for dialect in DIALECTS.values() for problem in problems(dialect, taken)]

@@ -14,7 +14,7 @@ from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden, apply
 from leftfold.core.errors import LeftfoldError
 from leftfold.core.lifecycle import Edge
 from leftfold.core.record import Record
-from leftfold.proof import invariants
+from leftfold.proof import guards, invariants
 from leftfold.proof.invariants import Taken
 from leftfold.proof.moves import REQUEST, Move, moves
 from leftfold.proof.world import Scope, World, beginning, identity, is_pending
@@ -138,7 +138,7 @@ def _try(world: World, move: Move, command: c.AnyCommand, forbidden: Forbidden) 
     try:
         applied = apply(before, command, world.now, forbidden)
     except LeftfoldError as error:
-        problem = invariants.check_refusal(world, move, error)
+        problem = guards.check_refusal(world, move, error)
         if problem:
             raise _Broken(move.label, problem) from error
         return None
@@ -164,7 +164,7 @@ def _settled(following: _Next) -> World:
     if following.job is None:
         return following.world
     world = following.world.with_records(following.job, following.records)
-    problem = invariants.check_state(world, following.job)
+    problem = guards.check_state(world, following.job)
     if problem:
         raise _Broken(following.label, problem)
     return world

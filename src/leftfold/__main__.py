@@ -1,0 +1,5 @@
+"""`python -m leftfold` is the `leftfold` command."""
+
+from leftfold.cli import main
+
+main()
