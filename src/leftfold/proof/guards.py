@@ -1,7 +1,7 @@
 """What must hold of a state that was never seen before, and of every refusal."""
 
 from leftfold.core import commands as c
-from leftfold.core.decide import Applied, apply
+from leftfold.core.decide import apply
 from leftfold.core.errors import (
     LeaseConflictError,
     LeftfoldError,
@@ -13,7 +13,7 @@ from leftfold.core.job import Job, fold, logged
 from leftfold.core.lifecycle import Who
 from leftfold.core.record import GENESIS, link
 from leftfold.core.values import CancelMode
-from leftfold.proof.invariants import Problem
+from leftfold.proof.invariants import Problem, had_effect
 from leftfold.proof.moves import CLIENT, Move, owner
 from leftfold.proof.world import World
 
@@ -58,7 +58,7 @@ def _check_guards(world: World, index: int, job: Job) -> Problem:
     if world.asked is None or world.asked[0] != index:
         return None
     asked = world.asked[1]
-    if apply(job, asked, world.now) != Applied(job, ()):
+    if had_effect(job, asked, world.now):
         return "a repeated request had a second effect, later"
     other = c.Cancel(by=CLIENT, reason="something else", request_id=asked.request_id)
     if not isinstance(refusal(job, other, world.now), RequestReusedError):

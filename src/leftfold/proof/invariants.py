@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Applied, apply
+from leftfold.core.errors import LeftfoldError
 from leftfold.core.job import Job, evolve
 from leftfold.core.letters import REQUIRED
 from leftfold.core.lifecycle import Edge, State, Who
@@ -99,9 +100,15 @@ def a_repeated_request_is_a_no_op(move: Taken) -> Problem:
     """The same request again gives no event and the same job."""
     if move.command.request_id is None or not move.steps:
         return None
-    if apply(move.after, move.command, move.now) != Applied(move.after, ()):
-        return "the same request_id had a second effect"
-    return None
+    return "the same request_id had a second effect" if had_effect(move.after, move.command, move.now) else None
+
+
+def had_effect(job: Job, command: c.AnyCommand, now: int) -> bool:
+    """Tell whether a command changes the job, or is refused: what the repetition of an accepted one must not be."""
+    try:
+        return apply(job, command, now) != Applied(job, ())
+    except LeftfoldError:
+        return True
 
 
 # --- seed 002: one owner, one event per transition, dead letters --------------------------------------
@@ -166,13 +173,18 @@ def leases_are_new(step: Step) -> Problem:
 
 
 def the_budget_holds(step: Step) -> Problem:
-    """Nobody but an operator brings back a job whose budget is spent."""
+    """Nobody but an operator brings back a job whose budget for that class of errors is spent."""
     before, record, after = step
-    if before is None or record.who is Who.OPERATOR or after.failures < after.policy.max_failures:
-        return None
     retried = isinstance(record.event, e.Retried)
-    if retried or (isinstance(record.event, e.Requeued) and before.state is S.STALLED):
-        return f"{record.event.wire} with {after.failures} of {after.policy.max_failures} failures"
+    lost = isinstance(record.event, e.Requeued) and before is not None and before.state is S.STALLED
+    if record.who is Who.OPERATOR or not (retried or lost):
+        return None
+    code = record.event.error.code if isinstance(record.event, e.Retried) else "lease_expired"
+    own = after.policy.by_error.get(code)
+    used = after.tally.get(code, 0) if own else after.failures - sum(after.tally.values())
+    budget = own.max_failures if own else after.policy.max_failures
+    if budget is not None and used >= budget:
+        return f"{record.event.wire} with {used} of {budget} failures"
     return None
 
 
@@ -272,16 +284,19 @@ def answers_stand(move: Taken) -> Problem:
     return None
 
 
-def a_wait_ends_in_time(step: Step) -> Problem:
-    """A wait expires when its deadline has passed, and not before."""
+def a_wait_ends_as_it_should(step: Step) -> Problem:
+    """A wait expires after its deadline and not before; else its signal, or the end of every job it names, ends it."""
     before, record, _ = step
-    if not isinstance(record.event, e.Resumed) or before is None or before.wait is None:
+    event = record.event
+    if not isinstance(event, e.Resumed) or before is None or before.wait is None:
         return None
-    deadline = before.wait.deadline
-    if record.event.expired and (deadline is None or deadline > record.at):
-        return "a wait expired before its deadline"
-    if before.wait.jobs and not record.event.expired and set(before.wait.jobs) - set(record.event.outcomes):
-        return "a job was resumed before the jobs it waits for had ended"
+    wait = before.wait
+    if event.key != wait.key:
+        return f"a wait for {wait.key!r} was ended by {event.key!r}"
+    if event.expired:
+        return "a wait expired before its deadline" if wait.deadline is None or wait.deadline > record.at else None
+    if wait.until == "timer" or set(wait.jobs) != set(event.outcomes):
+        return f"a wait for {wait.until} {wait.jobs} was ended by {dict(event.outcomes) or 'a signal'}"
     return None
 
 
@@ -314,7 +329,7 @@ ON_STEPS: Final[tuple[Callable[[Step], Problem], ...]] = (
     states_have_their_event,
     blocked_jobs_are_not_reclaimed,
     cancellation_is_heeded,
-    a_wait_ends_in_time,
+    a_wait_ends_as_it_should,
     time_does_not_fall,
 )
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from leftfold.core import commands as c
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden, apply
-from leftfold.core.errors import LeftfoldError
+from leftfold.core.errors import RefusedError, ValidationError
 from leftfold.core.lifecycle import Edge
 from leftfold.core.record import Record
 from leftfold.proof import guards, invariants
@@ -137,12 +137,13 @@ def _try(world: World, move: Move, command: c.AnyCommand, forbidden: Forbidden) 
     before = world.jobs[move.job]
     try:
         applied = apply(before, command, world.now, forbidden)
-    except LeftfoldError as error:
+    except (RefusedError, ValidationError) as error:
         problem = guards.check_refusal(world, move, error)
         if problem:
             raise _Broken(move.label, problem) from error
         return None
     except Exception as error:
+        # Whatever else is raised is no refusal: a decision that cannot be carried out is a wrong one.
         raise _Broken(move.label, f"{type(error).__name__}: {error}") from error
     taken = invariants.taken(before, command, applied, world.now)
     problem = invariants.check_move(taken)
