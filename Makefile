@@ -26,7 +26,7 @@ model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 	$(BIN)/leftfold lifecycle check
 
 docs: $(VENV)/.demo ## render the diagrams and tables into docs/
-	$(BIN)/leftfold lifecycle render
+	$(BIN)/python docs/render.py
 
 format: $(VENV)/.dev ## let ruff fix and format what it can
 	$(BIN)/ruff check --fix .

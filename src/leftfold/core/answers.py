@@ -31,7 +31,8 @@ def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
     enqueued = e.Enqueued(due=_due(command.due, now), policy=command.policy, spec=command.spec)
     if not command.after:
         return (enqueued,)
-    return enqueued, e.Suspended(wait=Wait(until=WaitFor.JOBS, key=c.AFTER, jobs=command.after))
+    wait = Wait(until=WaitFor.JOBS, key=c.AFTER, jobs=command.after, not_before=enqueued.due)
+    return enqueued, e.Suspended(wait=wait)
 
 
 def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C901 - one arm per command

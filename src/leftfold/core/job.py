@@ -172,7 +172,8 @@ def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[
         case e.Suspended(wait=wait) | e.Parked(wait=wait):
             changes.update(wait=wait)
         case e.Resumed(key=key):
-            changes.update(due=record.at, answers={**job.answers, key: event.answer})
+            due = max(record.at, job.wait.not_before if job.wait else 0)
+            changes.update(due=due, answers={**job.answers, key: event.answer})
         case e.Succeeded(result=result):
             changes.update(result=result)
         case e.Retried(error=error, due=due):

@@ -130,7 +130,7 @@ TABLE: Final[tuple[Rule, ...]] = (
     Rule("E", e.Suspended,    (QUEUED,),                  WAITING,       (CLIENT,),                  "waits for other jobs"),
     Rule("E", e.Suspended,    (RUNNING,),                 WAITING,       (OWNER,),                   "releases the lease; stores the wait"),
     Rule("F", e.Parked,       (RUNNING,),                 PARKED,        (OWNER,),                   "releases the lease; stores the wait"),
-    Rule("G", e.Resumed,      (WAITING,),                 QUEUED,        (CLIENT, KEEPER),           "due now; carries the signal, or expired"),
+    Rule("G", e.Resumed,      (WAITING,),                 QUEUED,        (CLIENT, KEEPER),           "due now, or as enqueued; carries the signal, or expired"),
     Rule("G", e.Resumed,      (PARKED,),                  QUEUED,        (CLIENT,),                  "due now; carries the signal"),
     Rule("H", e.Succeeded,    (RUNNING,),                 SUCCEEDED,     (OWNER,),                   "result"),
     Rule("I", e.Retried,      (CLAIMED, RUNNING),         RETRYING,      (OWNER,),                   "failures+1, error, due"),

@@ -64,12 +64,16 @@ class WaitFor(StrEnum):
 
 
 class Wait(Frozen):
-    """What a suspended job waits for. `key` names it for the handler; the answer is kept under it."""
+    """What a suspended job waits for. `key` names it for the handler; the answer is kept under it.
+
+    `not_before` is the due time that a job was enqueued with: a wait that ends sooner does not make it due sooner.
+    """
 
     until: WaitFor
     key: str
     deadline: int | None = None
     jobs: tuple[str, ...] = ()
+    not_before: int = 0
 
     def check(self) -> None:
         """Refuse a wait that nothing could end, or that says two things at once."""

@@ -1,0 +1,78 @@
+"""The docs are true: code blocks run, rendered parts match the tables, links lead somewhere."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from leftfold.cli import cli
+from leftfold.core import errors
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+]
+
+
+def renderer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_code_block_runs_and_prints_what_its_comments_say(block: str) -> None:
+    run = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 0, run.stderr
+    for promised in re.findall(r"^print\(.*\)\s+# (.*)$", block, re.MULTILINE):
+        assert promised in run.stdout.splitlines()
+
+
+def test_there_are_code_blocks() -> None:
+    assert len(BLOCKS) >= 2
+
+
+def test_the_rendered_parts_match_the_tables() -> None:
+    pages = renderer().pages()
+    assert len(pages) >= 5
+    stale = [file.name for file, content in pages.items() if file.read_text(encoding="utf-8") != content]
+    assert not stale, "run `make docs`"
+
+
+def test_a_stale_part_is_noticed() -> None:
+    text = "<!-- rendered: matrix -->\n| something else |\n<!-- end -->"
+    assert renderer().rendered(text) != text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_command_in_the_docs_exists() -> None:
+    for page in PAGES:
+        for line in re.findall(r"^\$ leftfold ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert line in cli.commands, f"{page.name}: leftfold {line}"
+        for target in re.findall(r"^\$ make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+def subclasses(kind: type[errors.LeftfoldError]) -> list[type[errors.LeftfoldError]]:
+    return [kind, *(each for child in kind.__subclasses__() for each in subclasses(child))]
+
+
+def test_every_error_code_is_documented() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    documented = dict(re.findall(r"^\| `([a-z_]+)` \| `(\w+)` \|", page, re.MULTILINE))
+    assert documented == {kind.code: kind.__name__ for kind in subclasses(errors.LeftfoldError)}
