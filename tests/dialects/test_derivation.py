@@ -1,0 +1,160 @@
+"""What a stream of names says: the last state event wins; and what a log must never say: a step back."""
+
+from importlib import import_module
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+from tests.dialects.histories import CHOICES, found, merged, told, wandered
+
+from leftfold.core import events as e
+from leftfold.core.errors import CorruptLogError
+from leftfold.core.lifecycle import EDGES, TABLE, Edge, Rule, State, Who, edges_of
+from leftfold.core.record import Record
+from leftfold.dialects import DIALECTS, dialect
+from leftfold.dialects.dialect import Dialect, first_step_back
+
+FOUND = found()
+
+
+def check_derivation(each: Dialect, log: list[Record]) -> None:
+    """Compare, after every record of a log, what the names so far say with where the job is."""
+    names: list[str] = []
+    for step in each.project(log):
+        names += [step.move.event] if step.move.event else []
+        assert each.derive_status(names) in merged(each, step.move.target), (each.name, names)
+
+
+def test_the_stories_of_these_tests_make_every_move_of_the_lifecycle() -> None:
+    assert {*FOUND} == {*EDGES}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("edge", EDGES, ids=str)
+def test_after_every_move_the_names_say_where_the_job_is(edge: Edge, name: str) -> None:
+    check_derivation(dialect(name), FOUND[edge].log)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHOICES)
+def test_of_any_history_the_names_say_where_the_job_is(choices: list[tuple[int, int]]) -> None:
+    log = wandered(choices).log
+    for each in DIALECTS.values():
+        check_derivation(each, log)
+
+
+#: Streams that no strict writer would write, and what the seed's derivation makes of them.
+STREAMS: list[tuple[str, list[str], str | None]] = [
+    ("formal", [], None),
+    ("formal", ["plan_generated", "node_started"], None),
+    ("formal", ["job_created", "plan_generated"], "Queued"),
+    ("formal", ["job_completed", "job_running"], "Running"),
+    ("formal", ["job_cancelled", "job_failed", "job_completed"], "Completed"),
+    ("formal", ["job_created", "job_queued", "job_running", "job_waiting"], "Waiting"),
+    ("formal", ["job_waiting", "wait_completed"], "Queued"),
+    ("formal", ["job_running", "job_requeued"], "Queued"),
+    ("formal", ["job_leased"], "Running"),
+    ("authoritative", [], None),
+    ("authoritative", ["job_leased", "tool_invocation_started"], "Leased"),
+    ("authoritative", ["job_failed", "job_requeued"], "Queued"),
+    ("authoritative", ["job_completed", "job_running", "unheard_of"], "Running"),
+    ("reliability", [], None),
+    ("reliability", ["job_heartbeat", "job_lease_renewed", "job_compensated"], None),
+    ("reliability", ["job_claimed", "job_lease_renewed", "job_heartbeat"], "assigned"),
+    ("reliability", ["job_succeeded", "job_started"], "running"),
+    ("reliability", ["job_failed", "job_dead_lettered"], "dead_lettered"),
+    ("contract", [], None),
+    ("contract", ["heartbeat"], None),
+    ("contract", ["enqueued", "claimed", "heartbeat"], "claimed"),
+    ("contract", ["failed", "enqueued"], "queued"),
+    ("quality", [], None),
+    ("quality", ["evidence:add"], None),
+    ("quality", ["task:create", "run:create", "run:update running"], "inbox"),
+    ("quality", ["task:update done", "task:update doing"], "doing"),
+]
+
+
+@pytest.mark.parametrize(("name", "stream", "status"), STREAMS)
+def test_in_a_stream_of_any_kind_the_last_known_name_wins(name: str, stream: list[str], status: str | None) -> None:
+    assert dialect(name).derive_status(stream) == status
+
+
+#: Seed 000 §4 and the last column of seed 001's states, where the event is the last one.
+DERIVED = {
+    "formal": {
+        "Queued": {"job_created", "job_queued", "job_requeued", "wait_completed"},
+        "Running": {"job_leased", "job_running"},
+        "Waiting": {"job_waiting"},
+        "Completed": {"job_completed"},
+        "Failed": {"job_failed"},
+        "Cancelled": {"job_cancelled"},
+    },
+    "authoritative": {
+        "Queued": {"job_created", "job_requeued", "wait_completed"},
+        "Leased": {"job_leased"},
+        "Running": {"job_running"},
+        "Waiting": {"job_waiting"},
+        "Completed": {"job_completed"},
+        "Failed": {"job_failed"},
+        "Cancelled": {"job_cancelled"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_each_name_alone_means_what_the_seed_says(name: str) -> None:
+    meant = {event: status for status, events in DERIVED[name].items() for event in events}
+    assert {event: dialect(name).derive_status([event]) for event in dialect(name).events} == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "mergers"),
+    [
+        ("formal", [{"Parked", "Waiting"}, {"Retrying", "Queued"}]),
+        ("authoritative", [{"Retrying", "Queued"}]),
+        ("reliability", []),
+        ("contract", []),
+        ("quality", []),
+    ],
+)
+def test_a_dialect_merges_what_its_seed_merges(name: str, mergers: list[set[str]]) -> None:
+    assert [set(merger) for merger in dialect(name).mergers] == mergers
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=str)
+def test_no_move_takes_an_attempt_back(edge: Edge) -> None:
+    assert first_step_back(FOUND[edge].log) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHOICES)
+def test_no_history_takes_an_attempt_back(choices: list[tuple[int, int]]) -> None:
+    assert first_step_back(wandered(choices).log) is None
+
+
+def test_a_log_that_breaks_the_table_is_refused_before_it_is_searched_for_steps_back() -> None:
+    begun, claimed, started, done = told("enqueue", "claim", "start", "complete").log
+    with pytest.raises(CorruptLogError, match="'claimed' is not legal for a job that is running"):
+        first_step_back([begun, claimed, started, replace(claimed, version=4), done])
+
+
+@pytest.mark.parametrize(
+    ("rule", "acts", "version"),
+    [
+        (Rule("D", e.Started, (State.STALLED,), State.RUNNING, (Who.OWNER,)), ("enqueue held", "stall"), 5),
+        (Rule("K", e.Stalled, (State.QUEUED,), State.CLAIMED, (Who.KEEPER,)), ("enqueue", "release"), 5),
+    ],
+    ids=["a stalled attempt runs on", "a released attempt is held again"],
+)
+def test_under_a_table_that_lets_an_attempt_go_back_the_step_is_found(
+    monkeypatch: pytest.MonkeyPatch, rule: Rule, acts: tuple[str, str], version: int
+) -> None:
+    first, last = acts
+    log = told(first, "claim", "start", last).log
+    planted = edges_of((*TABLE, rule))
+    module = import_module("leftfold.dialects.dialect")  # the package has a function of that name
+    monkeypatch.setattr(module, "rule_for", lambda state, event: planted.get((state, event)))
+    event = e.Started() if rule.event is e.Started else e.Stalled(owner="w1", lease_until=0)
+    bad = replace(log[-1], version=version, event=event)
+    assert first_step_back(log) is None
+    assert first_step_back([*log, bad]) is bad
