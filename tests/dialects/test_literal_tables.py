@@ -20,8 +20,7 @@ from tests.dialects.seeds import (
     TASK_TARGETS,
 )
 
-from leftfold.core.errors import ValidationError
-from leftfold.dialects import DIALECTS, dialect
+from leftfold.dialects import DIALECTS
 from leftfold.dialects.dialect import INITIAL, Move
 from leftfold.dialects.quality import RUN, RUN_EVENTS, RUN_INITIAL, TASK_INITIAL
 from leftfold.dialects.reliability import EDGES, FIRST, SECOND
@@ -30,12 +29,7 @@ from leftfold.dialects.run import run_allows
 
 def test_there_are_five_dialects_each_of_its_seed() -> None:
     assert {name: each.seed for name, each in DIALECTS.items()} == SEED_FILES
-    assert all(dialect(name) is each and each.name == name for name, each in DIALECTS.items())
-
-
-def test_an_unknown_dialect_is_refused_and_the_known_ones_are_named() -> None:
-    with pytest.raises(ValidationError, match="'klingon'; there are formal, authoritative, reliability, contract, qu"):
-        dialect("klingon")
+    assert all(each.name == name for name, each in DIALECTS.items())
 
 
 @pytest.mark.parametrize(
@@ -51,13 +45,13 @@ def test_an_unknown_dialect_is_refused_and_the_known_ones_are_named() -> None:
 def test_a_dialect_has_the_states_and_events_of_its_seed_and_no_others(
     name: str, states: list[str], events: list[str]
 ) -> None:
-    assert sorted(dialect(name).states) == sorted(states)
-    assert sorted(dialect(name).events) == sorted(events)
+    assert sorted(DIALECTS[name].states) == sorted(states)
+    assert sorted(DIALECTS[name].events) == sorted(events)
 
 
 @pytest.mark.parametrize(("state", "event", "target"), FORMAL_CELLS)
 def test_formal_has_every_cell_of_the_seed(state: str, event: str, target: str | None) -> None:
-    formal = dialect("formal")
+    formal = DIALECTS["formal"]
     cells = formal.table[state]
     assert isinstance(cells, dict)
     assert cells.get(event) == target
@@ -67,21 +61,21 @@ def test_formal_has_every_cell_of_the_seed(state: str, event: str, target: str |
 
 def test_formal_has_nine_rows_and_ninety_cells() -> None:
     assert len(FORMAL_CELLS) == 90
-    assert [*dialect("formal").table] == ["(initial)", *FORMAL_STATES]
-    assert len(dialect("formal").literal) == sum(target is not None for _, _, target in FORMAL_CELLS) == 22
+    assert [*DIALECTS["formal"].table] == ["(initial)", *FORMAL_STATES]
+    assert len(DIALECTS["formal"].literal) == sum(target is not None for _, _, target in FORMAL_CELLS) == 22
 
 
 @pytest.mark.parametrize(("event", "targets"), AUTHORITATIVE_TARGETS)
 def test_authoritative_leads_each_event_where_the_seed_does(event: str, targets: list[str]) -> None:
-    authoritative = dialect("authoritative")
+    authoritative = DIALECTS["authoritative"]
     assert authoritative.table[event] == tuple(targets)
     for state in AUTHORITATIVE_STATES:
         assert authoritative.allows(Move("Queued", event, state)) is (state in targets)
 
 
 def test_authoritative_has_no_other_row() -> None:
-    assert [*dialect("authoritative").table] == [event for event, _ in AUTHORITATIVE_TARGETS]
-    assert len(dialect("authoritative").literal) == 11
+    assert [*DIALECTS["authoritative"].table] == [event for event, _ in AUTHORITATIVE_TARGETS]
+    assert len(DIALECTS["authoritative"].literal) == 11
 
 
 def test_reliability_is_the_union_of_both_versions_and_each_edge_says_where_it_stands() -> None:
@@ -94,7 +88,7 @@ def test_reliability_is_the_union_of_both_versions_and_each_edge_says_where_it_s
 
 @pytest.mark.parametrize(("source", "target"), sorted(IN_FIRST | IN_SECOND))
 def test_reliability_has_every_edge_of_the_seed(source: str, target: str) -> None:
-    reliability = dialect("reliability")
+    reliability = DIALECTS["reliability"]
     cells = reliability.table[source]
     assert isinstance(cells, dict)
     assert cells[LEADS_TO[target]] == target
@@ -103,7 +97,7 @@ def test_reliability_has_every_edge_of_the_seed(source: str, target: str) -> Non
 
 
 def test_reliability_has_no_edge_that_the_seed_lacks() -> None:
-    reliability = dialect("reliability")
+    reliability = DIALECTS["reliability"]
     assert [*reliability.table] == ["(initial)", *RELIABILITY_STATES]
     assert sum(len(cells) for cells in reliability.table.values()) == len(reliability.literal) == 11
     assert {*reliability.versions} == reliability.literal
@@ -112,7 +106,7 @@ def test_reliability_has_no_edge_that_the_seed_lacks() -> None:
 @pytest.mark.parametrize("event", CONTRACT_EVENTS)
 @pytest.mark.parametrize("source", ["(initial)", *CONTRACT_STATES])
 def test_contract_allows_the_transitions_of_the_seed_and_no_others(source: str, event: str) -> None:
-    contract = dialect("contract")
+    contract = DIALECTS["contract"]
     targets = [to for start, said, to in CONTRACT_TRANSITIONS if (start, said) == (source, event)]
     cells = contract.table[source]
     assert isinstance(cells, dict)
@@ -121,20 +115,20 @@ def test_contract_allows_the_transitions_of_the_seed_and_no_others(source: str, 
 
 
 def test_contract_has_a_row_for_every_status() -> None:
-    assert {*dialect("contract").table} == {"(initial)", *CONTRACT_STATES}
-    assert len(dialect("contract").literal) == len(CONTRACT_TRANSITIONS)
+    assert {*DIALECTS["contract"].table} == {"(initial)", *CONTRACT_STATES}
+    assert len(DIALECTS["contract"].literal) == len(CONTRACT_TRANSITIONS)
 
 
 @pytest.mark.parametrize(("state", "targets"), TASK_TARGETS.items())
 def test_a_task_of_quality_can_change_as_the_seed_says(state: str, targets: list[str]) -> None:
-    quality = dialect("quality")
+    quality = DIALECTS["quality"]
     assert quality.table[state] == tuple(targets)
     for target in TASK_TARGETS:
         assert quality.allows(Move(state, f"task:update {target}", target)) is (target in targets)
 
 
 def test_a_task_of_quality_begins_in_the_inbox() -> None:
-    quality = dialect("quality")
+    quality = DIALECTS["quality"]
     assert TASK_INITIAL == "inbox"
     assert [state for state in TASK_TARGETS if quality.allows(Move(INITIAL, "task:create", state))] == ["inbox"]
     assert [*quality.table] == [*TASK_TARGETS]

@@ -9,7 +9,7 @@ from tests.dialects.histories import shown, told
 
 from leftfold.core.errors import CorruptLogError
 from leftfold.core.lifecycle import State
-from leftfold.dialects import DIALECTS, dialect
+from leftfold.dialects import DIALECTS
 from leftfold.dialects.dialect import walk
 
 #: The acts of each story, and where the job is in the end.
@@ -158,7 +158,7 @@ def test_a_story_ends_where_it_says(story: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_story_is_told_in_the_words_of_each_dialect(name: str, story: str) -> None:
-    steps = dialect(name).project(told(*STORIES[story][0]).log)
+    steps = DIALECTS[name].project(told(*STORIES[story][0]).log)
     expected = SAID[name][story].replace("t:", "task:update ")
     assert ", ".join(map(shown, steps)) == expected
 
@@ -167,7 +167,7 @@ def test_a_story_is_told_in_the_words_of_each_dialect(name: str, story: str) -> 
 def test_the_stories_leave_no_step_out_but_the_notes(name: str) -> None:
     log = told(*STORIES["done"][0]).log
     assert [record.event.wire for record in log] == ["enqueued", "claimed", "started", "progress", "succeeded"]
-    steps = dialect(name).project(log)
+    steps = DIALECTS[name].project(log)
     assert [step.record.version for step in steps] == [1, 2, 3, 5]
     assert [step.move.source for step in steps] == ["(initial)", *(step.move.target for step in steps[:-1])]
 
@@ -178,23 +178,23 @@ RENEWALS = {"formal": None, "authoritative": None, "reliability": "job_lease_ren
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("state", [State.CLAIMED, State.RUNNING])
 def test_the_renewal_of_a_lease_changes_no_state(name: str, state: State) -> None:
-    source, event, target = dialect(name).renewal(state)
-    assert source == target == dialect(name).names[state]
+    source, event, target = DIALECTS[name].renewal(state)
+    assert source == target == DIALECTS[name].names[state]
     assert event == RENEWALS.get(name)
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_empty_log_has_no_steps(name: str) -> None:
-    assert dialect(name).project([]) == []
+    assert DIALECTS[name].project([]) == []
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_log_that_breaks_the_table_is_not_projected(name: str) -> None:
     begun, claimed, started, done = told("enqueue", "claim", "start", "complete").log
     with pytest.raises(CorruptLogError, match="'started' is not legal for a job that is succeeded"):
-        dialect(name).project([begun, claimed, started, done, replace(started, version=5)])
+        DIALECTS[name].project([begun, claimed, started, done, replace(started, version=5)])
     with pytest.raises(CorruptLogError, match="'claimed' is not legal for a job that is new"):
-        dialect(name).project([claimed, started])
+        DIALECTS[name].project([claimed, started])
 
 
 def test_a_walk_gives_the_lawful_beginning_of_a_log_and_then_refuses() -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from leftfold.core import events as e
 from leftfold.core.lifecycle import EDGES, LEASED, State
-from leftfold.dialects import DIALECTS, dialect
+from leftfold.dialects import DIALECTS
 from leftfold.dialects.dialect import Basis, Dialect, Extension, Move, Said, Unreached, declared
 from leftfold.proof.refinement import problems
 
@@ -124,7 +124,7 @@ MISTAKES: dict[str, tuple[str, Callable[[Dialect], Dialect], str]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named(mistake: str) -> None:
     name, make, problem = MISTAKES[mistake]
-    assert problem in list(problems(make(dialect(name))))
+    assert problem in list(problems(make(DIALECTS[name])))
 
 
 @pytest.mark.parametrize("each", ALL, ids=[each.name for each in ALL])
@@ -147,13 +147,13 @@ def test_no_move_can_be_declared_twice_or_needlessly(each: Dialect) -> None:
 
 def test_an_extension_that_no_job_takes_is_named() -> None:
     taken = [edge for edge in EDGES if (edge.source, edge.event) != (FAILED, e.Requeued)]
-    said = list(problems(dialect("contract"), taken))
+    said = list(problems(DIALECTS["contract"], taken))
     assert said == ["failed -requeued-> queued: declared, but no job takes it"]
 
 
 def test_an_edge_of_the_run_table_that_no_job_takes_is_named() -> None:
     taken = [edge for edge in EDGES if edge.event is not e.Succeeded]
-    said = list(problems(dialect("quality"), taken))
+    said = list(problems(DIALECTS["quality"], taken))
     assert "run, running -> succeeded: in the seed's table, never taken" in said
 
 
@@ -163,19 +163,17 @@ RUN_PROBLEM = (
 )
 
 
-@pytest.mark.xfail(reason="the check reads RUN_EXTENSIONS of quality.py, not the run_extensions of the dialect")
 @pytest.mark.parametrize("kept", [0, 1], ids=["none declared", "one declared"])
 def test_a_run_move_that_is_not_declared_is_named(kept: int) -> None:
-    quality = dialect("quality")
+    quality = DIALECTS["quality"]
     assert RUN_PROBLEM in list(problems(replace(quality, run_extensions=quality.run_extensions[:kept])))
 
 
-@pytest.mark.xfail(reason="the check reads RUN_EXTENSIONS of quality.py, not the run_extensions of the dialect")
 @pytest.mark.parametrize(
     "extension", [Extension(e.Succeeded, (RUNNING,), Basis.OURS, ""), Extension(e.Failed, (CLAIMED,), Basis.OURS, "")]
 )
 def test_a_run_move_that_is_declared_needlessly_or_twice_is_named(extension: Extension) -> None:
-    quality = dialect("quality")
+    quality = DIALECTS["quality"]
     assert list(problems(replace(quality, run_extensions=(*quality.run_extensions, extension)))) != []
 
 

@@ -120,7 +120,6 @@ def test_a_terminal_gets_colours_and_the_same_words(arguments: list[str]) -> Non
     assert plain[0] == run(*arguments).out.splitlines()[0]
 
 
-@pytest.mark.xfail(reason="click does not know NO_COLOR, and nothing here asks for it")
 @pytest.mark.parametrize("arguments", [["demo"], ["lifecycle"], ["lifecycle", "check", "--jobs", "1"]], ids=" ".join)
 def test_no_color_takes_the_colours_off_a_terminal(arguments: list[str]) -> None:
     assert not COLOUR.search(watched(*arguments, env={"NO_COLOR": "1"}).out)

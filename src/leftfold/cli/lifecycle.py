@@ -21,14 +21,20 @@ from leftfold.proof.world import Scope
 
 @click.group(invoke_without_command=True)
 @click.option("--dialect", "name", type=click.Choice(list(DIALECTS)), help="In the words of one specification.")
-@click.option("--matrix", "form", flag_value="matrix", help="Which event may happen in which state.")
-@click.option("--mermaid", "form", flag_value="mermaid", help="As a Mermaid state diagram.")
-@click.option("--json", "form", flag_value="json", help="As JSON.")
+@click.option("--matrix", "forms", flag_value="matrix", multiple=True, help="Which event may happen in which state.")
+@click.option(
+    "--mermaid",
+    "forms",
+    flag_value="mermaid",
+    multiple=True,
+    help="As a Mermaid state diagram (of quality: its task machine).",
+)
+@click.option("--json", "forms", flag_value="json", multiple=True, help="As JSON.")
 @click.option(
     "--svg", "file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Draw it into FILE."
 )
 @click.pass_context
-def lifecycle(context: click.Context, name: str | None, form: str | None, file: Path | None) -> None:
+def lifecycle(context: click.Context, name: str | None, forms: tuple[str, ...], file: Path | None) -> None:
     """Show the life of a job: its states, what may happen in them, and who may say so.
 
     \b
@@ -38,9 +44,12 @@ def lifecycle(context: click.Context, name: str | None, form: str | None, file: 
     leftfold lifecycle check                 search every world, and check every dialect
     """
     if context.invoked_subcommand is not None:
-        if name or form or file:
+        if name or forms or file:
             raise click.UsageError(f"{context.invoked_subcommand} takes no options of `leftfold lifecycle`")
         return
+    if len(forms) > 1:
+        raise click.UsageError(f"choose one of --{' and --'.join(forms)}")
+    form = forms[0] if forms else None
     dialect = DIALECTS[name] if name else None
     if file is not None:
         _draw(file, describe.svg(dialect) if dialect else drawing.svg())
@@ -176,7 +185,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
         yield f"moves of the table that no job made: {', '.join(verdict.untaken)}"
     yield "Every dialect against its seed's own table:"
     for name, problems in verdict.dialects.items():
-        declared = len(describe.extensions(DIALECTS[name]))
+        declared = len(describe.extensions(DIALECTS[name]) + describe.run_extensions(DIALECTS[name]))
         yield f"  {name:<14} {declared:>3} declared extensions  {wrong if problems else ok}"
         yield from (f"    {problem}" for problem in problems)
     for found in verdict.found:

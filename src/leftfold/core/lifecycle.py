@@ -220,6 +220,7 @@ def _reachable(index: _Index, start: State | None) -> set[State]:
 check_design(TABLE, SHAPE)
 
 _RULES: Final = edges_of(TABLE)
+TARGETS: Final[Mapping[type[e.AnyTransition], State]] = {rule.event: rule.target for rule in TABLE}
 EDGES: Final = tuple(Edge(source, event, rule.target) for (source, event), rule in _RULES.items())
 LEASED: Final = frozenset(state for state in State if SHAPE[state].lease)
 BLOCKED: Final = frozenset(state for state in State if SHAPE[state].wait)

@@ -7,7 +7,6 @@ ours that its table lacks, each with the reason and with whose wish it is. `dial
 from collections.abc import Mapping
 from typing import Final
 
-from leftfold.core.errors import ValidationError
 from leftfold.dialects import authoritative, contract, formal, quality, reliability
 from leftfold.dialects.dialect import Dialect
 
@@ -21,10 +20,3 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         quality.DIALECT,
     )
 }
-
-
-def dialect(name: str) -> Dialect:
-    """Give the dialect of that name."""
-    if name not in DIALECTS:
-        raise ValidationError(f"there is no dialect {name!r}; there are {', '.join(DIALECTS)}")
-    return DIALECTS[name]

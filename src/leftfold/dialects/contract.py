@@ -33,10 +33,10 @@ TABLE: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 _INBOX  = "an inbox before the queue"
-_RETRY  = "a failed attempt may be tried again; here `failed` is the end and backoff belongs to another plan"
-_WAIT   = "a job may wait without an owner; `stalled` stands in, for it too is nobody's and not eligible"
+_RETRY  = "a failed attempt may be tried again; here `failed` is the end and backoff belongs to another plan. `queued` stands in, with the error"
+_WAIT   = "a job may wait without an owner; `stalled` stands in, for it too is nobody's and comes back by being queued"
 _LETTER = "dead letters are set aside with a reason; here `failed` is the end"
-_CANCEL = "this contract has no cancellation; `failed` stands in"
+_CANCEL = "this contract has no cancellation; `failed` stands in, without an error"
 
 DIALECT = Dialect(
     name="contract",

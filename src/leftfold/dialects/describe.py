@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 from leftfold.core import diagram
 from leftfold.core.drawing import NEW, Arrow, Node, draw, look
-from leftfold.core.lifecycle import EDGES, State
+from leftfold.core.lifecycle import EDGES, Edge, State
 from leftfold.dialects.dialect import INITIAL, Basis, Dialect, Extension, Move, declared
-from leftfold.dialects.quality import RUN, RUN_EVENTS, RUN_EXTENSIONS, RUN_INITIAL, TASK_INITIAL, TIMEOUT
+from leftfold.dialects.quality import RUN, RUN_EVENTS, RUN_INITIAL, TIMEOUT
 from leftfold.dialects.run import run_move
 
 RENEWED = "renewed"
@@ -15,13 +15,13 @@ RENEWED = "renewed"
 def describe(dialect: Dialect) -> dict[str, Any]:
     """Give a dialect as plain data; where it is two machines, one below the other."""
     machine = _machine(dialect)
-    if not dialect.run_extensions:
+    if not dialect.has_runs:
         return {"name": dialect.name, "seed": dialect.seed, **machine}
     return {
         "name": dialect.name,
         "seed": dialect.seed,
-        "task": {**machine, "initial": [TASK_INITIAL]},
-        "run": _run_machine(),
+        "task": machine,
+        "run": _run_machine(dialect),
     }
 
 
@@ -52,9 +52,11 @@ def shown(dialect: Dialect) -> list[Shown]:
         for source in ([literal.source] if literal.source else _sources(dialect, literal))
     ]
     found = {(move.source, move.event, move.target): move for move in own}
-    for extension in extensions(dialect):
+    ways = {(move.source, move.target) for move in own if not move.event}
+    # Moves of ours may look alike here; where one of them is the seed's wish, so is the look.
+    for extension in sorted(extensions(dialect), key=lambda each: each["basis"] == Basis.OURS):
         move = Shown(extension["from"], extension["event"] or "", extension["to"], Basis(extension["basis"]))
-        if move.source != move.target:
+        if move.source != move.target and (move.source, move.target) not in ways:
             found.setdefault(move[:3], move)
     return list(found.values())
 
@@ -86,8 +88,8 @@ def svg(dialect: Dialect) -> str:
 
 
 def _sources(dialect: Dialect, literal: Move) -> list[str]:
-    """Give the sources of a move whose seed names none: those out of which we take it."""
-    taken = {dialect.move(edge) for edge in EDGES}
+    """Give the sources of a move whose seed names none: those out of which a job really takes it."""
+    taken = [dialect.move(edge) for edge in EDGES if not {edge.source, edge.target} & dialect.stand_ins]
     return sorted({move.source for move in taken if literal.covers(move) and move.source})
 
 
@@ -112,6 +114,8 @@ def _machine(dialect: Dialect) -> dict[str, Any]:
         "ours": sorted(names - set(dialect.events)),
         "derive_status": dict(dialect.derived),
     }
+    if dialect.initial:
+        described["initial"] = list(dialect.initial)
     if dialect.versions:
         described["edges"] = [
             {"from": move.source, "to": move.target, "event": move.event, "versions": list(versions)}
@@ -120,24 +124,27 @@ def _machine(dialect: Dialect) -> dict[str, Any]:
     return described
 
 
-def _run_machine() -> dict[str, Any]:
-    found = []
-    for edge, extension in declared(RUN_EXTENSIONS):
-        for code in (None, TIMEOUT):
-            move = None if isinstance(edge, State) else run_move(edge, code)
-            if move is not None and not isinstance(edge, State):
-                found.append(_extension(move, edge.event.wire, edge.source, edge.target, extension))
+def _run_machine(dialect: Dialect) -> dict[str, Any]:
+    names = [f"run:update {state}" for state in RUN if state != RUN_INITIAL]
     return {
         "states": list(RUN),
         "events": list(RUN_EVENTS),
         "table": {state: list(targets) for state, targets in RUN.items()},
-        "extensions": found,
+        "extensions": run_extensions(dialect),
         "unreached": [],
         "initial": [RUN_INITIAL],
-        "ours": [
-            f"run:update {state}" for state in RUN if f"run:update {state}" not in RUN_EVENTS and state != RUN_INITIAL
-        ],
+        "ours": [name for name in names if name not in RUN_EVENTS],
     }
+
+
+def run_extensions(dialect: Dialect) -> list[dict[str, Any]]:
+    """Give the extensions of the machine that is folded per attempt, with and without a timeout."""
+    return [
+        _extension(move, edge.event.wire, edge.source, edge.target, extension)
+        for edge, extension in declared(dialect.run_extensions)
+        for code in (None, TIMEOUT)
+        if isinstance(edge, Edge) and (move := run_move(edge, code))
+    ]
 
 
 def _extension(move: Move, event: str, source: State | None, target: State, extension: Extension) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from msgspec import field
 from leftfold.core import events as e
 from leftfold.core.errors import CorruptLogError
 from leftfold.core.frozen import Frozen
-from leftfold.core.lifecycle import EDGES, PHASE, Edge, State, rule_for
+from leftfold.core.lifecycle import EDGES, PHASE, TARGETS, Edge, State, rule_for
 from leftfold.core.record import Record
 
 #: Where a job is before its first event.
@@ -84,6 +84,7 @@ class Dialect(Frozen):
     states: tuple[str, ...]
     events: tuple[str, ...]
     table: Table  # as the seed writes it
+    initial: tuple[str, ...] = ()  # where a job begins, if the table does not say
     literal: frozenset[Move]  # the same, move by move
     names: Mapping[State, str]
     stand_ins: frozenset[State]
@@ -94,7 +95,8 @@ class Dialect(Frozen):
     unreached: tuple[Unreached, ...] = ()
     mergers: tuple[frozenset[str], ...] = ()
     versions: Mapping[Move, tuple[str, ...]] = field(default_factory=dict)  # where a seed is several stacked ones
-    run_extensions: tuple[Extension, ...] = ()  # of the machine that is folded per attempt, where there is one
+    has_runs: bool = False  # whether there is a second machine, folded per attempt (`run.py`)
+    run_extensions: tuple[Extension, ...] = ()
 
     def move(self, edge: Edge) -> Move:
         """Give one move of the lifecycle in this dialect's words."""
@@ -142,10 +144,10 @@ def declared(extensions: Iterable[Extension]) -> Iterator[tuple[Edge | State, Ex
     edges = {(edge.source, edge.event): edge for edge in EDGES}
     for extension in extensions:
         for source in extension.sources:
-            if extension.event is not None:
-                yield edges[source, extension.event], extension
-            elif source is not None:
+            if extension.event is None and source is not None:
                 yield source, extension
+            elif extension.event is not None and (source, extension.event) in edges:
+                yield edges[source, extension.event], extension
 
 
 def walk(records: Iterable[Record]) -> Iterator[tuple[Record, Edge]]:
@@ -166,11 +168,16 @@ def cells(table: Mapping[str, Mapping[str, str]]) -> frozenset[Move]:
 
 
 def first_step_back(records: Iterable[Record]) -> Record | None:
-    """Give the first record that moves an attempt backwards, or None: seed 002's monotonic transitions."""
+    """Give the first record that moves an attempt backwards, or None: seed 002's monotonic transitions.
+
+    It asks nothing else of the log: an event leads to one state, wherever it came from.
+    """
     attempt, phase = 0, 0
-    for record, edge in walk(records):
-        attempt_then = attempt + (edge.event is e.Claimed)
-        phase_then = PHASE[edge.target]
+    for record in records:
+        if isinstance(record.event, e.Note):
+            continue
+        attempt_then = attempt + isinstance(record.event, e.Claimed)
+        phase_then = PHASE[TARGETS[type(record.event)]]
         if (attempt_then, phase_then) < (attempt, phase):
             return record
         attempt, phase = attempt_then, phase_then

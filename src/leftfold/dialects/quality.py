@@ -79,6 +79,7 @@ DIALECT = Dialect(
     summary="the quality platform: a task machine over the job, a run machine over each attempt",
     states=tuple(TASK),
     events=("task:create", "task:update todo", "task:update blocked", "task:update done"),
+    initial=(TASK_INITIAL,),
     table=TASK,
     literal=frozenset({Move(INITIAL, None, TASK_INITIAL)}
                       | {Move(source, None, target) for source, targets in TASK.items() for target in targets}),
@@ -117,12 +118,12 @@ DIALECT = Dialect(
     said_of_renewal=None,
     derived={"task:create": "inbox"} | {f"task:update {state}": state for state in TASK},
     extensions=(
-        Extension(e.Enqueued,     (None,),                    Basis.SEED, "§8 posts a task straight into the queue; inbox and todo are one transaction"),
+        Extension(e.Enqueued,     (None,),                    Basis.SEED, "§8 posts a task straight into the queue, so that it is never seen in the inbox"),
         Extension(e.Claimed,      (STALLED,),                 Basis.SEED, "§1 lets blocked go to doing"),
         Extension(e.Parked,       (RUNNING,),                 Basis.OURS, _PARKED),
-        Extension(e.Resumed,      (PARKED,),                  Basis.OURS, _PARKED),
+        Extension(e.Resumed,      (PARKED,),                  Basis.SEED, "§1 lets blocked go back to todo"),
         Extension(e.Released,     (CLAIMED, RUNNING),         Basis.OURS, "a worker that shuts down gives the task back; here doing never goes back to todo"),
-        Extension(e.Stalled,      (CLAIMED, RUNNING),         Basis.SEED, _RECOVERY),
+        Extension(e.Stalled,      (CLAIMED, RUNNING),         Basis.SEED, "§2 knows killed workers; the task is blocked until the Heartbeat finds it (§5)"),
         Extension(e.Requeued,     (QUEUED,),                  Basis.OURS, "an operator may move the due time of a queued task"),
         Extension(e.Requeued,     (STALLED,),                 Basis.SEED, _RECOVERY),
         Extension(e.Requeued,     (FAILED,),                  Basis.SEED, "§1 lets blocked go back to todo"),
@@ -130,9 +131,9 @@ DIALECT = Dialect(
         Extension(e.Failed,       (CLAIMED, RUNNING, STALLED), Basis.SEED, _FAILED),
         Extension(e.DeadLettered, (INBOX, QUEUED, RETRYING, CLAIMED, RUNNING, WAITING, PARKED, STALLED),
                                                               Basis.OURS, _LETTER),
-        Extension(e.Cancelled,    (PARKED,),                  Basis.OURS, _PARKED),
-        Extension(e.Cancelled,    (STALLED,),                 Basis.SEED, "\"Any state can change to cancelled\""),
+        Extension(e.Cancelled,    (PARKED, STALLED),          Basis.SEED, "\"Any state can change to cancelled\""),
     ),
+    has_runs=True,
     run_extensions=RUN_EXTENSIONS,
 )
 # fmt: on

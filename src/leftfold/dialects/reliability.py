@@ -41,7 +41,7 @@ STATES: Final = ("queued", "assigned", "running", "succeeded", "failed", "cancel
 
 #: "Allowed Transitions" of the first version with its diagram, and "Valid Transitions" of the second.
 EDGES: Final = (
-    VersionedEdge(INITIAL,    "queued",        "job_enqueued",      (FIRST,)),
+    VersionedEdge(INITIAL,    "queued",        "job_enqueued",      (FIRST,)),  # the diagram's, which names no event
     VersionedEdge("queued",   "assigned",      "job_claimed",       (FIRST, SECOND)),
     VersionedEdge("assigned", "running",       "job_started",       (FIRST, SECOND)),
     VersionedEdge("running",  "succeeded",     "job_succeeded",     (FIRST, SECOND)),
@@ -58,6 +58,7 @@ _INBOX   = "an inbox before the queue"
 _WAIT    = "a job may wait without an owner; this seed knows no waiting"
 _RETRY   = "\"Retryable errors follow exponential backoff\": the job is queued again and is not yet due"
 _ORPHAN  = "\"Ownership loss: if lease expires, job returns to queued (or DLQ if max attempts exceeded)\""
+_CANCEL  = "\"cancelled by user/system policy before completion\", whatever the job was waiting for"
 _RENEWAL = "\"Lease & Heartbeats\": a renewal is an event of its own and no transition"
 
 DIALECT = Dialect(
@@ -121,7 +122,7 @@ DIALECT = Dialect(
         Extension(e.Retried,      (CLAIMED, RUNNING),        Basis.SEED, _RETRY),
         Extension(e.Released,     (CLAIMED, RUNNING),        Basis.OURS, "an owner that shuts down gives the job back at once, instead of letting its lease expire"),
         Extension(e.Stalled,      (CLAIMED, RUNNING),        Basis.SEED, _ORPHAN),
-        Extension(e.Requeued,     (RETRYING,),               Basis.SEED, _RETRY),
+        Extension(e.Requeued,     (RETRYING,),               Basis.OURS, "an operator may cut a backoff short"),
         Extension(e.Requeued,     (STALLED,),                Basis.SEED, _ORPHAN),
         Extension(e.Requeued,     (FAILED, DEAD_LETTERED),   Basis.OURS, "an operator may reopen a closed job, with a reason"),
         Extension(e.Failed,       (CLAIMED,),                Basis.OURS, "an attempt may fail before its handler is entered"),
@@ -130,9 +131,8 @@ DIALECT = Dialect(
         Extension(e.DeadLettered, (RETRYING,),               Basis.SEED, _RETRY),
         Extension(e.DeadLettered, (WAITING, PARKED),         Basis.OURS, _WAIT),
         Extension(e.DeadLettered, (STALLED,),                Basis.SEED, _ORPHAN),
-        Extension(e.Cancelled,    (INBOX,),                  Basis.OURS, _INBOX),
+        Extension(e.Cancelled,    (INBOX, WAITING, PARKED),  Basis.SEED, _CANCEL),
         Extension(e.Cancelled,    (RETRYING,),               Basis.SEED, _RETRY),
-        Extension(e.Cancelled,    (WAITING, PARKED),         Basis.OURS, _WAIT),
         Extension(e.Cancelled,    (STALLED,),                Basis.SEED, _ORPHAN),
     ),
 )

@@ -4,11 +4,12 @@ Every move of the lifecycle is legal in the literal table or declared as an exte
 move of the literal table is made, or declared unreached with the reason.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from leftfold.core.lifecycle import EDGES, LEASED, Edge, State
 from leftfold.dialects.dialect import Dialect, Extension, Move, declared
-from leftfold.dialects.quality import RUN, RUN_EXTENSIONS, TIMEOUT
+from leftfold.dialects.quality import RUN, TIMEOUT
 from leftfold.dialects.run import run_allows, run_move
 
 
@@ -18,7 +19,7 @@ def problems(dialect: Dialect, edges: Iterable[Edge] = EDGES) -> Iterator[str]:
     moves: dict[Edge | State, Move] = {edge: dialect.move(edge) for edge in taken}
     moves |= {state: dialect.renewal(state) for state in LEASED}
     extended = {edge for edge, _ in declared(dialect.extensions)}
-    yield from _doubles(dialect.extensions)
+    yield from _misdeclared(dialect.extensions)
     reached = set()
     for edge, move in moves.items():
         foreign = _touched(edge) & dialect.stand_ins
@@ -35,8 +36,8 @@ def problems(dialect: Dialect, edges: Iterable[Edge] = EDGES) -> Iterator[str]:
     for edge in extended - set(moves):
         yield f"{edge}: declared, but no job takes it"
     yield from _unreached(dialect, reached)
-    if dialect.run_extensions:
-        yield from _run_problems(taken)
+    if dialect.has_runs:
+        yield from _run_problems(dialect, taken)
 
 
 def _unreached(dialect: Dialect, reached: set[Move]) -> Iterator[str]:
@@ -49,8 +50,9 @@ def _unreached(dialect: Dialect, reached: set[Move]) -> Iterator[str]:
         yield f"{literal}: declared unreached, yet not in the seed's table"
 
 
-def _run_problems(edges: frozenset[Edge]) -> Iterator[str]:
-    extended = {edge for edge, _ in declared(RUN_EXTENSIONS)}
+def _run_problems(dialect: Dialect, edges: frozenset[Edge]) -> Iterator[str]:
+    yield from _misdeclared(dialect.run_extensions)
+    extended = {edge for edge, _ in declared(dialect.run_extensions)}
     reached = set()
     for edge in edges:
         for code in (None, TIMEOUT):
@@ -66,12 +68,14 @@ def _run_problems(edges: frozenset[Edge]) -> Iterator[str]:
                 yield f"run, {source} -> {target}: in the seed's table, never taken"
 
 
-def _doubles(extensions: Iterable[Extension]) -> Iterator[str]:
-    seen: set[Edge | State] = set()
-    for edge, _ in declared(extensions):
-        if edge in seen:
-            yield f"{edge}: declared twice"
-        seen.add(edge)
+def _misdeclared(extensions: Iterable[Extension]) -> Iterator[str]:
+    extensions = tuple(extensions)
+    edges = Counter(edge for edge, _ in declared(extensions))
+    yield from (f"{edge}: declared twice" for edge, count in edges.items() if count > 1)
+    for extension in extensions:
+        known = sum(1 for _ in declared([extension]))
+        if known < len(extension.sources):
+            yield f"{extension.event and extension.event.wire} out of {extension.sources}: there is no such move"
 
 
 def _touched(edge: Edge | State) -> set[State | None]:

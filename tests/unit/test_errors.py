@@ -1,0 +1,62 @@
+"""Every error has a code of its own that never changes, and its place in the tree."""
+
+import inspect
+import re
+from typing import Final
+
+from leftfold.core import errors
+from leftfold.core.errors import LeftfoldError
+
+CODES: Final = {
+    "LeftfoldError": "error",
+    "DesignError": "design",
+    "JobError": "job_error",
+    "ValidationError": "validation_failed",
+    "LimitExceededError": "limit_exceeded",
+    "TransientError": "transient",
+    "PermanentError": "permanent",
+    "RefusedError": "refused",
+    "JobNotFoundError": "job_not_found",
+    "JobExistsError": "job_exists",
+    "IllegalTransitionError": "illegal_transition",
+    "JobEndedError": "job_ended",
+    "NotPermittedError": "not_permitted",
+    "DialectRefusedError": "dialect_refused",
+    "NotDueError": "not_due",
+    "LeaseConflictError": "lease_conflict",
+    "RevisionConflictError": "revision_conflict",
+    "RequestReusedError": "request_reused",
+    "SignalConflictError": "signal_conflict",
+    "CorruptLogError": "corrupt_log",
+    "BrokenChainError": "broken_chain",
+}
+CLASSES: Final = {
+    name: value
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, LeftfoldError)
+}  # fmt: skip
+
+
+def test_the_codes_never_change() -> None:
+    assert {name: error.code for name, error in CLASSES.items()} == CODES
+
+
+def test_a_code_stands_for_one_error_and_is_its_own() -> None:
+    assert len(set(CODES.values())) == len(CODES)
+    assert all("code" in vars(error) for error in CLASSES.values())
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn: dict[str, str] = {}
+    line_of_parents: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        node = re.match(r"([│├└─ ]*)(\w+Error)\b(?! serves)", line)
+        if node:
+            depth = len(node[1]) // 4
+            drawn[node[2]] = line_of_parents[depth - 1] if depth else "Exception"
+            line_of_parents[depth:] = [node[2]]
+    assert drawn == {name: error.__base__.__name__ for name, error in CLASSES.items() if error.__base__}
+
+
+def test_every_error_says_what_it_is() -> None:
+    assert all((error.__doc__ or "").endswith(".") for error in CLASSES.values())

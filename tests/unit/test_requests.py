@@ -1,0 +1,210 @@
+"""`request_id` makes a command happen once; `expected_rev` makes it happen to the job that was read."""
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+from tests.unit.scene import APPROVAL, BROKEN, CLIENT, FLAKY, JOB, KEEPER, OPERATOR, SPEC, WORKER, Scene
+
+from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.errors import (
+    JobExistsError,
+    LeaseConflictError,
+    RequestReusedError,
+    RevisionConflictError,
+)  # fmt: skip
+from leftfold.core.letters import Reason
+from leftfold.core.lifecycle import State, Who
+from leftfold.core.limits import DAY, MINUTE
+from leftfold.core.values import CancelMode, Spec
+
+AGAIN = "req-1"
+
+#: From each of these states this command, then the same id with other arguments.
+REPEATED: list[tuple[State | None, c.AnyCommand, c.AnyCommand]] = [
+    (
+        None,
+        c.Receive(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=SPEC),
+        c.Receive(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=Spec(kind="other")),
+    ),
+    (
+        None,
+        c.Enqueue(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=SPEC, after=("a",)),
+        c.Enqueue(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=SPEC, after=("b",)),
+    ),
+    (
+        State.INBOX,
+        c.Admit(by=CLIENT, request_id=AGAIN, due=1),
+        c.Admit(by=CLIENT, request_id=AGAIN, due=2),
+    ),
+    (
+        State.QUEUED,
+        c.Claim(by=WORKER, request_id=AGAIN, token="one"),
+        c.Claim(by=WORKER, request_id=AGAIN, token="one", lease=DAY),
+    ),
+    (
+        State.PARKED,
+        c.Signal(by=CLIENT, request_id=AGAIN, key="approved"),
+        c.Signal(by=CLIENT, request_id=AGAIN, key="other"),
+    ),
+    (
+        State.RUNNING,
+        c.Cancel(by=CLIENT, request_id=AGAIN),
+        c.Cancel(by=CLIENT, request_id=AGAIN, mode=CancelMode.HARD),
+    ),
+    (
+        State.RUNNING,
+        c.Stall(by=OPERATOR, request_id=AGAIN),
+        c.Stall(by=KEEPER, request_id=AGAIN),
+    ),
+    (
+        State.FAILED,
+        c.Requeue(by=OPERATOR, request_id=AGAIN, reason="fixed"),
+        c.Cancel(by=OPERATOR, request_id=AGAIN, reason="fixed"),
+    ),
+    (
+        State.QUEUED,
+        c.DeadLetter(by=KEEPER, request_id=AGAIN, error=FLAKY, reason_code=Reason.TIMEOUT),
+        c.DeadLetter(by=KEEPER, request_id=AGAIN, error=BROKEN, reason_code=Reason.TIMEOUT),
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "command", "other"), REPEATED, ids=[row[1].wire for row in REPEATED])
+def test_a_request_happens_once_and_its_id_serves_no_other(
+    state: State | None, command: c.AnyCommand, other: c.AnyCommand
+) -> None:
+    scene = Scene.at(state)
+    assert len(scene.do(command)) >= 1
+    job, records = scene.job, len(scene.log)
+    scene.now += DAY
+    assert scene.do(command) == []
+    assert (scene.job, len(scene.log)) == (job, records)
+    scene.refuse(other, RequestReusedError, "was used for something else")
+
+
+def test_the_id_stands_on_the_first_record_of_a_command_only() -> None:
+    scene = Scene.empty()
+    command = c.Enqueue(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=SPEC, after=("a",))
+    scene.do(command)
+    first, second = scene.log
+    assert (first.request_id, first.request_hash) == (AGAIN, c.fingerprint(command))
+    assert (second.request_id, second.request_hash) == (None, None)
+    assert scene.job.requests == {AGAIN: c.fingerprint(command)}
+
+
+def test_a_request_is_known_however_much_happened_since() -> None:
+    scene = Scene.at(State.PARKED)
+    command = c.Signal(by=CLIENT, request_id=AGAIN, key="approved")
+    scene.do(command)
+    scene.do(c.Complete(by=scene.run()))
+    assert scene.do(command) == []
+    assert scene.job.state is State.SUCCEEDED
+
+
+def test_without_an_id_a_second_creation_is_refused() -> None:
+    scene = Scene.empty()
+    scene.do(c.Enqueue(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=SPEC))
+    scene.refuse(c.Enqueue(by=CLIENT, job_id=JOB, spec=SPEC), JobExistsError)
+    scene.refuse(c.Enqueue(by=CLIENT, request_id="req-2", job_id=JOB, spec=SPEC), JobExistsError)
+
+
+def test_a_claim_repeated_with_a_fresh_token_is_the_same_request() -> None:
+    scene = Scene()
+    assert scene.do(c.Claim(by=WORKER, request_id=AGAIN, token="one")) == ["claimed"]
+    assert scene.do(c.Claim(by=WORKER, request_id=AGAIN, token="two")) == []
+    assert scene.job.attempt == 1
+    assert scene.job.lease is not None
+    assert scene.job.lease.token == c.digest("one")
+    another = c.Actor(who=Who.WORKER, name="another")
+    scene.refuse(c.Claim(by=another, request_id=AGAIN, token="one"), RequestReusedError)
+
+
+def test_an_owners_request_is_known_after_its_lease_is_gone() -> None:
+    scene = Scene.at(State.RUNNING)
+    complete = c.Complete(by=scene.owner, request_id=AGAIN)
+    scene.do(complete)
+    assert scene.do(complete) == []
+    scene.refuse(c.Complete(by=scene.owner, request_id=AGAIN, result=Raw(b"2")), RequestReusedError)
+
+
+def test_a_refused_request_leaves_its_id_free() -> None:
+    scene = Scene.at(State.RUNNING)
+    stranger = c.Actor(who=Who.OWNER, name="stranger", attempt=1, token="wrong")
+    scene.refuse(c.Release(by=stranger, request_id=AGAIN), LeaseConflictError)
+    assert scene.do(c.Release(by=scene.owner, request_id=AGAIN)) == ["released"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.Signal(by=CLIENT, key="go", expected_rev=1),
+        c.Note(by=CLIENT, note=e.Custom(name="seen"), expected_rev=1),
+        c.Requeue(by=OPERATOR, expected_rev=1),
+        c.Cancel(by=CLIENT, expected_rev=1),
+        c.DeadLetter(by=OPERATOR, error=BROKEN, reason_code=Reason.TIMEOUT, expected_rev=1),
+    ],
+    ids=lambda command: command.wire,
+)
+def test_the_expected_rev_must_be_the_jobs(command: c.AnyCommand) -> None:
+    scene = Scene()
+    for stale in (0, 2):
+        scene.refuse(replace(command, expected_rev=stale), RevisionConflictError, f"is at rev 1, not {stale}")
+    assert len(scene.do(command)) == 1
+    scene.refuse(command, RevisionConflictError, "is at rev 2, not 1")
+
+
+@pytest.mark.parametrize(
+    ("state", "command"),
+    [
+        (State.INBOX, c.Admit(by=CLIENT)),
+        (State.WAITING, c.Expire(by=KEEPER)),
+        (State.WAITING, c.Resume(by=KEEPER, outcomes={})),
+        (State.RUNNING, c.Stall(by=OPERATOR)),
+    ],
+    ids=lambda value: str(getattr(value, "wire", value)),
+)
+def test_a_stale_rev_is_told_before_anything_else(state: State, command: c.AnyCommand) -> None:
+    Scene.at(state).refuse(replace(command, expected_rev=99), RevisionConflictError)
+
+
+def test_a_request_is_looked_up_before_the_rev() -> None:
+    scene = Scene()
+    command = c.Signal(by=CLIENT, key="go", request_id=AGAIN, expected_rev=1)
+    assert scene.do(command) == ["signalled"]
+    assert scene.do(command) == []
+    scene.refuse(replace(command, key="stop"), RequestReusedError)
+
+
+def test_a_renewal_moves_the_rev_and_not_the_version() -> None:
+    scene = Scene.at(State.RUNNING)
+    version, seen = scene.job.version, scene.job.rev
+    scene.now += MINUTE // 2
+    assert scene.do(c.Heartbeat(by=scene.owner)) == []
+    assert (scene.job.version, scene.job.rev) == (version, seen + 1)
+    scene.refuse(c.Cancel(by=CLIENT, expected_rev=seen), RevisionConflictError)
+    assert scene.do(c.Cancel(by=CLIENT, expected_rev=seen + 1)) == ["cancel_requested"]
+    assert scene.job.rev == seen + 2
+    scene.do(c.Suspend(by=scene.owner, wait=APPROVAL))
+    assert scene.job.rev == seen + 3  # renewals are kept when the lease is gone: a rev never comes again
+
+
+def test_an_owner_needs_no_rev() -> None:
+    scene = Scene.at(State.RUNNING)
+    for _ in range(3):
+        scene.do(c.Heartbeat(by=scene.owner))
+    assert scene.do(c.Complete(by=scene.owner)) == ["succeeded"]
+
+
+def test_a_fingerprint_is_of_what_was_asked() -> None:
+    plain = c.Cancel(by=CLIENT)
+    assert c.fingerprint(plain) == c.fingerprint(c.Cancel(by=CLIENT))
+    different: list[c.AnyCommand] = [
+        c.Cancel(by=OPERATOR),
+        c.Cancel(by=CLIENT, reason="x"),
+        c.Cancel(by=CLIENT, expected_rev=1),
+        c.Stall(by=CLIENT),
+        c.Expire(by=CLIENT),
+    ]
+    assert len({c.fingerprint(command) for command in (plain, *different)}) == 6
+    assert len(c.fingerprint(plain)) == len(c.digest("token")) == 32
