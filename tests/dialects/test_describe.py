@@ -97,7 +97,8 @@ def test_an_extension_says_which_move_of_ours_it_is() -> None:
         "to": "queued",
         "canonical": {"event": "retried", "from": "running", "to": "retrying"},
         "basis": "ours",
-        "reason": "a failed attempt may be tried again; here `failed` is the end and backoff belongs to another plan. `queued` stands in, with the error",
+        "reason": "a failed attempt may be tried again; here `failed` is the end and backoff belongs to another plan. "
+        "`queued` stands in, with the error",
     }
     assert found["received", None]["from"] == "(initial)"
 

@@ -114,7 +114,10 @@ BAD_STEPS: list[tuple[Callable[[Step], str | None], Step]] = [
     (
         invariants.leases_are_new,
         step(
-            job(State.QUEUED, last_lease=LastLease(owner="x", token="t", until=1, ended_by="released")),
+            job(
+                State.QUEUED,
+                last_lease=LastLease(owner="x", token="t", until=1, ended_by=e.Released(due=1), ended_by_owner=True),
+            ),
             e.Claimed(owner="x", token="t", lease=1),
             job(State.CLAIMED),
         ),

@@ -3,14 +3,16 @@
 from typing import Final
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from leftfold.core import events as e
+from leftfold.core.job import Job
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.limits import SECOND
 from leftfold.core.retry import Allowance, Backoff, Policy
 from leftfold.core.values import CancelMode, Failure, Spec, Wait, WaitFor
 
-ERROR: Final = Failure(code="broken", message="no", type="OSError", traceback="line 1")
+ERROR: Final = Failure(code="broken", message="no", type="OSError", traceback="line 1", details=Raw(b'{"a":[1]}'))
 SPEC: Final = Spec(
     kind="demo",
     payload=Raw(b"[1]"),
@@ -31,7 +33,7 @@ POLICY: Final = Policy(
     hold_stalled=True,
 )
 WAIT: Final = Wait(until=WaitFor.JOBS, key="after", deadline=99, jobs=("a", "b"), not_before=98)
-_ERROR_TEXT: Final = '{"code":"broken","message":"no","type":"OSError","traceback":"line 1"}'
+_ERROR_TEXT: Final = '{"code":"broken","message":"no","type":"OSError","traceback":"line 1","details":{"a":[1]}}'
 _SPEC_TEXT: Final = (
     '{"kind":"demo","payload":[1],"queue":"fast","priority":3,"key":"k","tenant":"acme",'
     '"correlation_id":"order-7","cause":"job-0"}'
@@ -97,3 +99,16 @@ EVENTS: Final[tuple[tuple[e.AnyEvent, str], ...]] = (
     (e.Compensated(step="s", data=_ONE), '{"step":"s","data":1}'),
     (e.Custom(name="mine", data=_ONE), '{"name":"mine","data":1}'),
 )
+
+
+def fitting(event: e.AnyEvent, job: Job | None) -> e.AnyEvent:
+    """Give the event as it can be said of this job: about its own wait, its own owner, its own attempts."""
+    match event:
+        case e.Resumed() if job and job.wait:
+            return replace(event, key=job.wait.key)
+        case e.Stalled() if job and job.lease:
+            return replace(event, owner=job.lease.owner)
+        case e.DeadLettered() if job:
+            return replace(event, attempts=job.attempt)
+        case _:
+            return event

@@ -1,5 +1,7 @@
 """The fence: only the holder of (attempt, token) writes, and a repeated call of it is known again."""
 
+from typing import cast
+
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
@@ -175,7 +177,11 @@ def test_a_call_whose_reply_was_lost_is_known_again(command: c.AnyCommand, other
     assert scene.do(replace(command, by=owner)) == [event]
     job = scene.job
     assert job.last_lease == LastLease(
-        owner=owner.name, token=c.digest(owner.token), until=NOW + MINUTE, ended_by=event
+        owner=owner.name,
+        token=c.digest(owner.token),
+        until=NOW + MINUTE,
+        ended_by=cast("e.AnyTransition", scene.log[-1].event),
+        ended_by_owner=True,
     )
     assert scene.do(replace(command, by=owner)) == []
     assert scene.job == job
@@ -222,5 +228,58 @@ def test_a_failure_that_failed_the_job_is_known_again() -> None:
 
 def test_an_owner_has_both_an_attempt_and_a_token() -> None:
     assert owner_of(1).who is Who.OWNER
-    with pytest.raises(ValidationError, match="an owner shows"):
+    with pytest.raises(ValidationError, match="token"):
         c.Actor(who=Who.OWNER, name="w", attempt=1)
+    with pytest.raises(ValidationError, match="token"):
+        c.Actor(who=Who.OWNER, name="w", attempt=1, token="\ud800")
+    with pytest.raises(ValidationError, match="attempt"):
+        c.Actor(who=Who.OWNER, name="w", token="t")
+    for stray in ({"attempt": 3}, {"token": "t"}):
+        with pytest.raises(ValidationError, match="an owner shows"):
+            c.Actor(who=Who.CLIENT, name="ann", **stray)
+
+
+@pytest.mark.parametrize(
+    "call", [c.Release(by=owner_of(1)), c.Cancel(by=owner_of(1)), c.Suspend(by=owner_of(1), wait=APPROVAL)],
+    ids=lambda call: call.wire,
+)  # fmt: skip
+def test_what_somebody_else_ended_is_no_repetition_of_the_owners_call(call: c.AnyCommand) -> None:
+    scene = Scene.at(State.RUNNING)
+    scene.do(c.Cancel(by=CLIENT, mode=CancelMode.HARD))
+    scene.refuse(replace(call, by=scene.owner), LeaseConflictError)
+
+
+def test_an_operators_dead_letter_is_not_taken_for_the_owners_failure() -> None:
+    scene = Scene.at(State.RETRYING)
+    owner = scene.run()
+    scene.do(c.DeadLetter(by=OPERATOR, error=BROKEN, reason_code=Reason.TIMEOUT))
+    assert scene.job.last_error == FLAKY
+    scene.refuse(c.Fail(by=owner, error=FLAKY), LeaseConflictError)
+
+
+def test_a_repeated_call_with_other_arguments_is_another_call() -> None:
+    released, suspended, retried = Scene.at(State.RUNNING), Scene.at(State.PARKED), Scene.at(State.RETRYING)
+    released.do(c.Release(by=released.owner, reason="shutdown", due=NOW + DAY))
+    assert released.do(c.Release(by=released.owner, reason="shutdown", due=NOW + DAY)) == []
+    for other in (c.Release(by=released.owner, reason="snooze"), c.Release(by=released.owner, due=NOW + 2 * DAY)):
+        released.refuse(other, LeaseConflictError)
+    suspended.do(c.Signal(by=CLIENT, key="approved"))
+    suspended.refuse(c.Suspend(by=suspended.owner, wait=TIMER), LeaseConflictError)
+    retried.refuse(c.Fail(by=retried.owner, error=FLAKY, permanent=True), LeaseConflictError)
+
+
+def test_an_owner_is_held_to_its_fence_and_not_to_a_rev() -> None:
+    scene = Scene.at(State.RUNNING)
+    stop = c.Cancel(by=scene.owner, expected_rev=scene.job.rev)
+    assert scene.do(stop) == ["cancelled"]
+    assert scene.do(stop) == []
+
+
+def test_a_clock_that_was_set_back_does_not_shorten_a_lease() -> None:
+    scene = Scene.at(State.RUNNING)
+    assert scene.job.lease is not None
+    until = scene.job.lease.until
+    scene.now -= MINUTE
+    assert scene.do(c.Heartbeat(by=scene.owner)) == []
+    assert scene.job.lease is not None
+    assert scene.job.lease.until == until

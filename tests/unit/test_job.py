@@ -163,13 +163,13 @@ def test_an_admission_without_a_spec_keeps_the_received_one() -> None:
 def test_a_wait_is_answered_with_a_payload_with_outcomes_or_with_its_end() -> None:
     waiting = Scene.at(State.WAITING).job
     answers = [
-        (e.Resumed(key="k", payload=Raw(b"1")), Answer(payload=Raw(b"1"))),
-        (e.Resumed(key="k", outcomes={"a": "failed"}), Answer(payload=Raw(b'{"a":"failed"}'))),
-        (e.Resumed(key="k", expired=True), Answer(expired=True)),
+        (e.Resumed(key="approved", payload=Raw(b"1")), Answer(payload=Raw(b"1"))),
+        (e.Resumed(key="approved", outcomes={"a": "failed"}), Answer(payload=Raw(b'{"a":"failed"}'))),
+        (e.Resumed(key="approved", expired=True), Answer(expired=True)),
     ]
     for event, answer in answers:
         job = evolve(waiting, after(waiting, event))
-        assert (job.answers["k"], job.due, job.wait) == (answer, NOW, None)
+        assert (job.answers["approved"], job.due, job.wait) == (answer, NOW, None)
 
 
 def test_an_operators_dead_letter_of_a_running_job_is_not_charged() -> None:

@@ -3,7 +3,7 @@
 from typing import Final
 
 import pytest
-from tests.unit.samples import EVENTS
+from tests.unit.samples import EVENTS, fitting
 from tests.unit.scene import CLIENT, JOB, KEEPER, SPEC, TIMER, Scene
 
 from leftfold.core import commands as c
@@ -99,15 +99,16 @@ def test_the_fold_takes_a_legal_event_from_the_right_hand_and_nothing_else(
     source: State | None, event: type[e.AnyTransition], who: frozenset[Who], target: State
 ) -> None:
     job = None if source is None else Scene.at(source).job
-    for speaker in Who if source is not None else [Who.CLIENT]:
+    said = fitting(SAMPLE[event.wire], job)
+    for speaker in Who:
         record = Record(
             job_id=JOB,
             version=job.version + 1 if job else 1,
             at=job.updated_at if job else 0,
             who=speaker,
             actor="somebody",
-            event=SAMPLE[event.wire],
-            data=encode(SAMPLE[event.wire]),
+            event=said,
+            data=encode(said),
         )
         if speaker in who:
             assert evolve(job, record).state is target

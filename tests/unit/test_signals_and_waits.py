@@ -42,7 +42,7 @@ def test_only_a_signal_wait_without_a_deadline_is_parked(wait: Wait, event: str,
     job = scene.job
     assert (job.state, job.wait, job.lease, job.due, job.failures) == (state, wait, None, None, 0)
     assert job.last_lease is not None
-    assert (job.last_lease.owner, job.last_lease.ended_by) == (owner.name, event)
+    assert (job.last_lease.owner, job.last_lease.ended_by.wire) == (owner.name, event)
 
 
 @pytest.mark.parametrize("state", [State.WAITING, State.PARKED])

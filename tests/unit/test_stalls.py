@@ -48,7 +48,8 @@ def test_a_stall_remembers_the_owner_and_the_renewed_end_of_its_lease() -> None:
     scene.now += DAY
     scene.do(c.Stall(by=KEEPER))
     token, until = c.digest(scene.owner.token), NOW + MINUTE + MINUTE // 2
-    last_lease = LastLease(owner="worker-1", token=token, until=until, ended_by="stalled")
+    stalled = next(record.event for record in scene.log if isinstance(record.event, e.Stalled))
+    last_lease = LastLease(owner="worker-1", token=token, until=until, ended_by=stalled, ended_by_owner=False)
     assert scene.job.last_lease == last_lease
     refolded = fold(scene.log)  # the renewal is not on the log, what the stall says of it is
     assert refolded is not None

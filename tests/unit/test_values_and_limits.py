@@ -1,11 +1,16 @@
 """Values refuse what no store and no screen could carry, at the bound and not before it."""
 
+from collections.abc import Callable
 from typing import Final
 
 import pytest
 from msgspec import Raw
+from tests.unit.scene import CLIENT, owner_of
 
+from leftfold.core import commands as c
+from leftfold.core import events as e
 from leftfold.core import limits
+from leftfold.core.decide import apply
 from leftfold.core.errors import LimitExceededError, ValidationError
 from leftfold.core.values import NULL, Answer, CancelMode, Failure, Spec, Wait, WaitFor, check_payload
 
@@ -103,10 +108,50 @@ def test_a_number_lies_between_its_bounds(value: int, *, fine: bool) -> None:
 
 
 def test_a_payload_is_measured_in_bytes() -> None:
-    check_payload("payload", None)
     check_payload("payload", BYTES_MAX)
     with pytest.raises(LimitExceededError, match="payload has a length of 262145"):
         check_payload("payload", TOO_BIG)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{", b"NaN", b'1,"queue":"other"', b"1 2", b"'a'", b" 1", b"1\n", b'"\xff"', b"[" * 100_000],
+    ids=lambda text: repr(text[:8]),
+)
+def test_a_payload_is_exactly_one_json_value(text: bytes) -> None:
+    for refused in (
+        lambda: check_payload("payload", Raw(text)),
+        Spec(kind="k", payload=Raw(text)).check,
+        Failure(code="c", details=Raw(text)).check,
+        lambda: c.Signal(by=CLIENT, key="k", payload=Raw(text)),
+        lambda: c.Complete(by=owner_of(1), result=Raw(text)),
+        lambda: c.Note(by=CLIENT, note=e.Custom(name="n", data=Raw(text))),
+    ):
+        with pytest.raises(ValidationError, match="JSON"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: c.Note(by=CLIENT, note=e.Custom(name="\ud800")),
+        lambda: c.Note(by=CLIENT, note=e.Custom(name="")),
+        lambda: c.Note(by=owner_of(1), note=e.Progress(fraction=0.1, message="\x00")),
+        lambda: c.Note(by=owner_of(1), note=e.Progress(fraction=1.5)),
+        lambda: c.Enqueue(by=CLIENT, job_id="j", spec=Spec(kind="k"), after=("\ud800",)),
+        lambda: c.Resume(by=CLIENT, outcomes={"j": "running"}),
+        lambda: c.Resume(by=CLIENT, outcomes={"": "failed"}),
+        lambda: c.Suspend(by=owner_of(1), wait=Wait(until=WaitFor.SIGNAL, key="k", not_before=10**30)),
+    ],
+)
+def test_what_no_store_could_keep_is_refused_when_it_is_said(make: Callable[[], c.AnyCommand]) -> None:
+    with pytest.raises(ValidationError):
+        make()
+
+
+def test_a_job_cannot_wait_for_itself() -> None:
+    with pytest.raises(ValidationError, match="itself"):
+        apply(None, c.Enqueue(by=CLIENT, job_id="j", spec=Spec(kind="k"), after=("i", "j")), 0)
 
 
 def test_values_at_their_bounds_are_fine() -> None:

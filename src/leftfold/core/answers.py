@@ -17,7 +17,7 @@ from leftfold.core.errors import (
     ValidationError,
 )  # fmt: skip
 from leftfold.core.job import Job
-from leftfold.core.lifecycle import CLOSED, ENDED, LEASED, State, Who
+from leftfold.core.lifecycle import CLOSED, ENDED, LEASED, State, Who, rule_for
 from leftfold.core.limits import SIGNALS_PER_JOB_MAX
 from leftfold.core.values import Answer, CancelMode, Wait, WaitFor
 
@@ -28,6 +28,8 @@ def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
     """Answer a command that makes its job."""
     if isinstance(command, c.Receive):
         return (e.Received(spec=command.spec),)
+    if command.job_id in command.after:
+        raise ValidationError(f"job {command.job_id} cannot wait for itself")
     enqueued = e.Enqueued(due=_due(command.due, now), policy=command.policy, spec=command.spec)
     if not command.after:
         return (enqueued,)
@@ -45,7 +47,9 @@ def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C90
         case c.Start():
             return [NOTHING_TO_DO if job.state is State.RUNNING else (e.Started(),)]
         case c.Heartbeat(lease=lease):
-            return [(e.Renewed(until=now + (lease or job.policy.lease)),)]
+            # A clock that was set back must not shorten what the owner was promised.
+            until = max(now + (lease or job.policy.lease), job.lease.until if job.lease else 0)
+            return [(e.Renewed(until=until),)]
         case c.Complete(result=result):
             return [(e.Succeeded(result=result),)]
         case c.Fail():
@@ -80,21 +84,27 @@ def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C90
 def repeats(job: Job, command: c.AnyCommand) -> bool:
     """Tell whether this owner ended its lease with this very call before, and only the reply was lost."""
     last, by = job.last_lease, command.by
-    if job.lease is not None or last is None or by.attempt != job.attempt or c.digest(by.token) != last.token:
+    if job.lease is not None or last is None or not last.ended_by_owner:
         return False
-    match command:
-        case c.Complete(result=result):
-            return last.ended_by == e.Succeeded.wire and job.result == result
-        case c.Fail(error=error) | c.DeadLetter(error=error):
-            ends = {e.Retried.wire, e.Failed.wire, e.DeadLettered.wire, e.Cancelled.wire}
-            return last.ended_by in ends and job.last_error == error
-        case c.Release():
-            return last.ended_by in {e.Released.wire, e.Cancelled.wire}
-        case c.Suspend(wait=wait):
-            ends = {e.Suspended.wire, e.Parked.wire, e.Cancelled.wire}
-            return last.ended_by in ends and job.wait in {None, wait}
-        case c.Cancel():
-            return last.ended_by == e.Cancelled.wire
+    if by.attempt != job.attempt or c.digest(by.token) != last.token:
+        return False
+    match command, last.ended_by:
+        case c.Complete(result=asked), e.Succeeded(result=done):
+            return asked == done
+        case c.Fail(permanent=True), e.Retried():
+            return False
+        case c.Fail(error=asked), e.Retried(error=done) | e.Failed(error=done) | e.DeadLettered(error=done):
+            return asked == done
+        case c.Fail(error=asked), e.Cancelled(error=done):
+            return asked == done
+        case c.DeadLetter(error=asked, reason_code=reason), e.DeadLettered(error=done, reason_code=given):
+            return (asked, reason) == (done, given)
+        case c.Release(due=asked, reason=reason), e.Released(due=done, reason=given):
+            return asked in {None, done} and reason == given
+        case c.Suspend(wait=asked), e.Suspended(wait=done) | e.Parked(wait=done):
+            return asked == done
+        case ((c.Cancel() | c.Release() | c.Suspend()), e.Cancelled(error=None)):
+            return True
         case _:
             return False
 
@@ -165,6 +175,7 @@ def _cancel(job: Job, command: c.Cancel) -> Path:
     asked = command.mode is CancelMode.SOFT and command.by.who is not Who.OWNER and job.state in LEASED
     if not asked:
         return (e.Cancelled(mode=command.mode, reason=command.reason),)
-    if job.cancel_requested_at is not None:
+    rule = rule_for(job.state, e.Cancelled)
+    if job.cancel_requested_at is not None and rule and command.by.who in rule.who:
         return NOTHING_TO_DO
     return (e.CancelRequested(reason=command.reason),)

@@ -1,19 +1,19 @@
 """The commands: one frozen type per request, imperative. One that cannot be meant is refused when it is made."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 import msgspec
-from msgspec import Raw
-from msgspec.structs import replace
+from msgspec import Raw, Struct
 
 from leftfold.core import events as e
 from leftfold.core import limits
 from leftfold.core.errors import ValidationError
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
-from leftfold.core.lifecycle import Who
+from leftfold.core.lifecycle import ENDED, Who
 from leftfold.core.retry import Policy
 from leftfold.core.values import NULL, CancelMode, Failure, Outcomes, Spec, Wait, WaitFor, check_payload
 
@@ -31,8 +31,11 @@ class Actor(Frozen):
 
     def __post_init__(self) -> None:
         limits.key("actor", self.name)
-        if (self.who is Who.OWNER) != bool(self.attempt and self.token):
-            raise ValidationError("an owner shows its attempt and token, and nobody else does")
+        if self.who is Who.OWNER:
+            limits.between("attempt", self.attempt, 1, limits.FAILURES_MAX)
+            limits.key("token", self.token)
+        elif self.attempt or self.token:
+            raise ValidationError(f"an owner shows its attempt and token, a {self.who} does not")
 
 
 class Command(Frozen):
@@ -215,10 +218,33 @@ AnyCommand = (
 
 
 def fingerprint(command: AnyCommand) -> str:
-    """Give the hash of what the command asks, by which a repeated `request_id` is compared."""
+    """Give the hash of what the command asks, by which a repeated `request_id` is compared.
+
+    What equals its default is left out, so an argument that a later version adds changes nothing.
+    """
+    asked = _asked(command)
     if isinstance(command, Claim):
-        command = replace(command, token="-")  # noqa: S106 - every call mints a token anew, a repeated one too
-    return sha256(command.wire.encode() + msgspec.json.encode(command)).hexdigest()[:32]
+        del asked["token"]  # every call mints one anew, a repeated call too
+    return sha256(msgspec.json.encode([command.wire, asked], order="sorted")).hexdigest()[:32]
+
+
+def _asked(value: Any) -> Any:
+    match value:
+        case Struct():
+            fields = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
+            return {name: _asked(field) for name, field, default in fields if field != default}
+        case dict():
+            return {key: _asked(item) for key, item in value.items()}
+        case tuple():
+            return [_asked(item) for item in value]
+        case _:
+            return value
+
+
+@cache
+def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
+    fields = msgspec.structs.fields(kind)
+    return tuple((each.name, {} if each.default_factory is dict else each.default) for each in fields)
 
 
 def digest(token: str) -> str:
@@ -226,27 +252,37 @@ def digest(token: str) -> str:
     return sha256(token.encode()).hexdigest()[:32]
 
 
-def _check_after(after: tuple[str, ...]) -> None:
-    if after:
-        Wait(until=WaitFor.JOBS, key=AFTER, jobs=after).check()
-
-
 def _check_note(note: e.AnyNote) -> None:
     if isinstance(note, e.CancelRequested | e.Signalled):
         raise ValidationError(f"{note.wire!r} is written by a command of its own")
-    limits.most("note", msgspec.json.encode(note), limits.PAYLOAD_BYTES_MAX)
-    if isinstance(note, e.Progress) and not 0.0 <= note.fraction <= 1.0:
-        raise ValidationError(f"progress is a fraction from 0 to 1, not {note.fraction}")
+    for field in note.__struct_fields__:
+        match getattr(note, field):
+            case Raw() as payload:
+                check_payload(field, payload)
+            case str() as text:
+                limits.text(field, text) if field == "message" else limits.key(field, text)
+            case float() as fraction if not 0.0 <= fraction <= 1.0:
+                raise ValidationError(f"progress is a fraction from 0 to 1, not {fraction}")
+            case _:
+                pass
 
 
-#: How an argument is checked, by its name: an argument means the same in every command.
+def _check_outcomes(outcomes: Outcomes) -> None:
+    limits.most("outcomes", outcomes, limits.WAIT_JOBS_MAX)
+    for job_id, state in outcomes.items():
+        limits.name("job id", job_id)
+        if state not in ENDED:
+            raise ValidationError(f"job {job_id} has not ended: it is {state}")
+
+
+#: How an argument is checked, by its name: it means the same in every command.
 _CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
     "request_id": lambda value: limits.key("request_id", value),
     "job_id":     lambda value: limits.name("job id", value),
     "spec":       Spec.check,
     "policy":     Policy.check,
     "due":        lambda value: limits.between("due", value, 0, limits.TIME_MAX),
-    "after":      _check_after,
+    "after":      lambda value: Wait.check(Wait(until=WaitFor.JOBS, key=AFTER, jobs=value)) if value else None,
     "token":      lambda value: limits.key("token", value),
     "lease":      lambda value: limits.between("lease", value, limits.LEASE_MIN, limits.LEASE_MAX),
     "result":     lambda value: check_payload("result", value),
@@ -254,6 +290,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
     "delay":      lambda value: limits.between("delay", value, 0, limits.DELAY_MAX),
     "wait":       Wait.check,
     "note":       _check_note,
+    "outcomes":   _check_outcomes,
     "key":        lambda value: limits.name("signal key", value),
     "payload":    lambda value: check_payload("signal", value),
     "reason":     lambda value: limits.text("reason", value),

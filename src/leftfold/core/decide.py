@@ -1,6 +1,6 @@
 """Which event answers a command: all policy, no I/O.
 
-`decide` gives the facts to write. None means that what was asked is so already: a repeated request, a
+`decide` gives the facts to write. No facts mean that what was asked is so already: a repeated request, a
 duplicate signal, an owner's call whose reply was lost. A command that may not happen raises.
 
 Each command is answered by paths of events, best first (`answers.py`). A path may be taken if the table has
@@ -73,14 +73,12 @@ def decide(
     job = _there(job, command)
     if is_replay(job, command):
         return ()
-    if isinstance(command, c.SharedCommand) and command.expected_rev is not None and command.expected_rev != job.rev:
-        raise RevisionConflictError(f"job {job.id} is at rev {job.rev}, not {command.expected_rev}: read it again")
     if command.by.who is Who.OWNER:
         if repeats(job, command):
             return ()
         _check_fence(job, command)
-    elif isinstance(command, c.OwnerCommand):
-        raise NotPermittedError(f"only the owner of a job may {command.wire} it")
+    else:
+        _check_caller(job, command)
     return _choose(job, command, paths(job, command, now), forbidden)
 
 
@@ -106,6 +104,14 @@ def _check_fence(job: Job, command: c.AnyCommand) -> None:
             f"{by.name} does not hold job {job.id}: it showed attempt {by.attempt}, "
             f"the job is {job.state} in attempt {job.attempt}; stop working on it"
         )
+
+
+def _check_caller(job: Job, command: c.AnyCommand) -> None:
+    """Hold everybody but the owner to what is not the owner's alone, and to the rev that was read."""
+    if isinstance(command, c.OwnerCommand) or (isinstance(command, c.Note) and isinstance(command.note, e.OwnersNote)):
+        raise NotPermittedError(f"only the owner of a job may {command.wire} so")
+    if isinstance(command, c.SharedCommand) and command.expected_rev is not None and command.expected_rev != job.rev:
+        raise RevisionConflictError(f"job {job.id} is at rev {job.rev}, not {command.expected_rev}: read it again")
 
 
 def _choose(job: Job | None, command: c.AnyCommand, options: Sequence[Path], forbidden: Forbidden) -> Path:

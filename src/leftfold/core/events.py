@@ -31,7 +31,8 @@ class Note(Event):
     """A fact that changes no state."""
 
 
-# --- transitions, in the order of the lifecycle table ------------------------------------------------
+class OwnersNote(Note):
+    """A note about what only the handler can know: nobody but the owner writes it."""
 
 
 class Received(Transition):
@@ -170,9 +171,6 @@ class Cancelled(Transition):
     error: Failure | None = None
 
 
-# --- notes -------------------------------------------------------------------------------------------
-
-
 class CancelRequested(Note):
     """Somebody asked the owner to stop."""
 
@@ -188,7 +186,7 @@ class Signalled(Note):
     payload: Raw = NULL
 
 
-class Progress(Note):
+class Progress(OwnersNote):
     """How far the handler is, from 0 to 1."""
 
     wire = "progress"
@@ -196,14 +194,14 @@ class Progress(Note):
     message: str | None = None
 
 
-class PlanGenerated(Note):
+class PlanGenerated(OwnersNote):
     """The job's plan was fixed; a replay never plans anew."""
 
     wire = "plan_generated"
     plan: Raw
 
 
-class NodeStarted(Note):
+class NodeStarted(OwnersNote):
     """A node of the plan was entered."""
 
     wire = "node_started"
@@ -211,7 +209,7 @@ class NodeStarted(Note):
     data: Raw = NULL
 
 
-class NodeFinished(Note):
+class NodeFinished(OwnersNote):
     """A node of the plan was left."""
 
     wire = "node_finished"
@@ -219,7 +217,7 @@ class NodeFinished(Note):
     data: Raw = NULL
 
 
-class StepStarted(Note):
+class StepStarted(OwnersNote):
     """A recorded step was entered; until it is finished, its effect is unknown."""
 
     wire = "step_started"
@@ -227,7 +225,7 @@ class StepStarted(Note):
     data: Raw = NULL
 
 
-class StepFinished(Note):
+class StepFinished(OwnersNote):
     """A recorded step has its result and is not paid for again."""
 
     wire = "step_finished"
@@ -235,7 +233,7 @@ class StepFinished(Note):
     result: Raw = NULL
 
 
-class ToolInvocationStarted(Note):
+class ToolInvocationStarted(OwnersNote):
     """A tool with outside effects is about to be called."""
 
     wire = "tool_invocation_started"
@@ -244,7 +242,7 @@ class ToolInvocationStarted(Note):
     data: Raw = NULL
 
 
-class ToolInvocationFinished(Note):
+class ToolInvocationFinished(OwnersNote):
     """The tool answered."""
 
     wire = "tool_invocation_finished"
@@ -261,7 +259,7 @@ class EvidenceAdded(Note):
     data: Raw = NULL
 
 
-class Compensated(Note):
+class Compensated(OwnersNote):
     """The effect of a step was undone."""
 
     wire = "compensated"

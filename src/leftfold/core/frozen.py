@@ -1,7 +1,8 @@
-"""The one kind of value the core is made of: frozen, built by keyword, stored without what equals its default.
+"""The one kind of value the core is made of: frozen, built by keyword, short when stored.
 
-What an event leaves out means its default for ever: the defaults of everything that events are made of are
-part of the event format and never change.
+What the stored form leaves out means its default, for ever: the defaults of everything that events are made of
+are part of the event format and never change. Two equal values may be stored in two ways, one of them spelling a
+default out, so what is compared is the value and never its text.
 """
 
 from typing import Any, dataclass_transform

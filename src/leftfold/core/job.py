@@ -34,7 +34,8 @@ class LastLease(Frozen):
     owner: str
     token: str
     until: int
-    ended_by: str
+    ended_by: e.AnyTransition
+    ended_by_owner: bool
 
 
 class Job(Frozen):
@@ -122,6 +123,8 @@ def _born(record: Record) -> Job:
     event = record.event
     if not isinstance(event, e.Received | e.Enqueued) or event.spec is None or record.version != 1:
         raise CorruptLogError(f"a log cannot begin with {event.wire!r} as version {record.version}")
+    if record.who is not Who.CLIENT:
+        raise CorruptLogError(f"a log cannot begin with {event.wire!r} by {record.who}")
     job = Job(
         id=record.job_id,
         state=State.INBOX,
@@ -149,16 +152,34 @@ def _move(job: Job, record: Record, event: e.AnyTransition, changes: dict[str, A
     rule = rule_for(job.state, type(event))
     if rule is None or record.who not in rule.who:
         raise CorruptLogError(f"{event.wire!r} by {record.who} is not legal for {job.id}, which is {job.state}")
+    contradiction = _contradiction(job, event)
+    if contradiction:
+        raise CorruptLogError(f"{event.wire!r} of {record.id} {contradiction}")
     changes["state"] = rule.target
     _set_fields(job, record, event, changes)
     shape = SHAPE[rule.target]
     if job.lease is not None and not shape.lease:
-        changes["last_lease"] = _ended(job.lease, event)
+        changes["last_lease"] = _ended(job.lease, record, event)
     for name, required in zip(Shape._fields, shape, strict=True):
         if not required:
             changes[name] = None
         elif changes.get(name, getattr(job, name)) is None:
             raise CorruptLogError(f"{job.id} cannot be {rule.target} without {name}")
+
+
+def _contradiction(job: Job, event: e.AnyTransition) -> str | None:
+    """Say what an event says that cannot be so of this job, though the move itself is legal."""
+    match event:
+        case e.Resumed(key=key) if job.wait and job.wait.key != key:
+            return f"answers {key!r}, while the job waits for {job.wait.key!r}"
+        case e.Stalled(owner=owner) if job.lease and job.lease.owner != owner:
+            return f"names {owner}, while {job.lease.owner} holds the job"
+        case e.Requeued(reason=None) if job.state in CLOSED:
+            return "reopens a closed job without a reason"
+        case e.DeadLettered(attempts=attempts) if attempts != job.attempt:
+            return f"counts {attempts} attempts, while the job had {job.attempt}"
+        case _:
+            return None
 
 
 def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[str, Any]) -> None:  # noqa: C901 - an arm per event
@@ -205,6 +226,8 @@ def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[
 def _note(job: Job, record: Record, changes: dict[str, Any]) -> None:
     if job.state in ENDED and not (job.state in CLOSED and record.who is Who.OPERATOR):
         raise CorruptLogError(f"{record.event.wire!r} stands after the end of {job.id}, which is {job.state}")
+    if job.lease is None and (record.who is Who.OWNER or isinstance(record.event, e.CancelRequested)):
+        raise CorruptLogError(f"{record.event.wire!r} of {record.id} needs an owner, and nobody holds the job")
     match record.event:
         case e.CancelRequested():
             changes["cancel_requested_at"] = record.at
@@ -221,6 +244,7 @@ def _charged(job: Job, error_code: str) -> dict[str, Any]:
     return charged
 
 
-def _ended(lease: Lease, event: e.AnyTransition) -> LastLease:
+def _ended(lease: Lease, record: Record, event: e.AnyTransition) -> LastLease:
     until = event.lease_until if isinstance(event, e.Stalled) else lease.until
-    return LastLease(owner=lease.owner, token=lease.token, until=until, ended_by=event.wire)
+    by_owner = record.who is Who.OWNER
+    return LastLease(owner=lease.owner, token=lease.token, until=until, ended_by=event, ended_by_owner=by_owner)

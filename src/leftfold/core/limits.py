@@ -11,8 +11,8 @@ SECOND: Final = 1_000_000  # times are whole microseconds, UTC, since 1970
 MINUTE: Final = 60 * SECOND
 DAY: Final = 24 * 60 * MINUTE
 
-NAME_CHARS_MAX: Final = 200  # kinds, queues, tenants, wait keys, notes' names, owners
-KEY_CHARS_MAX: Final = 500  # uniqueness keys, request and correlation ids, causes
+NAME_CHARS_MAX: Final = 200  # kinds, queues, tenants, job ids, wait and signal keys, error codes
+KEY_CHARS_MAX: Final = 500  # uniqueness keys, request and correlation ids, causes, actors, tokens, names in notes
 TEXT_CHARS_MAX: Final = 64 * KIB  # messages, reasons, tracebacks
 PAYLOAD_BYTES_MAX: Final = 256 * KIB  # a payload, result, signal or note, as stored text
 EVENTS_PER_JOB_MAX: Final = 10_000  # past it a job takes no notes and can only end

@@ -4,6 +4,7 @@ The policy is recorded with the job when it is enqueued, so a keeper that knows 
 decides as its worker would. The jitter comes from (job id, failures), so a replay gives the same moment.
 """
 
+import math
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final, Literal
@@ -14,8 +15,8 @@ from leftfold.core import errors, limits
 from leftfold.core.frozen import Frozen
 from leftfold.core.limits import MINUTE, SECOND
 
-#: 2.0 ** 64 s is past any cap; a higher power would only risk an overflow.
-_EXPONENT_MAX: Final = 64
+#: e ** 60 µs is past any cap; a higher power would only risk an overflow.
+_LOG_MAX: Final = 60.0
 
 #: An error of these classes is never worth another attempt, whatever the policy says.
 NEVER_RETRIED: Final = frozenset(
@@ -33,8 +34,9 @@ class Backoff(Frozen):
 
     def delay(self, failures: int, seed: str) -> int:
         """Give the microseconds to wait after failure number `failures` (1, 2, …)."""
-        power = min(max(failures, 1) - 1, _EXPONENT_MAX)
-        plain = int(min(float(self.cap), self.base * self.factor**power))
+        power = max(failures, 1) - 1
+        huge = power * math.log(self.factor) > _LOG_MAX
+        plain = min(self.cap, int(self.base * math.exp(_LOG_MAX) if huge else self.base * self.factor**power))
         if not self.jitter:
             return plain
         # The second cap keeps the promise of a longest delay; the lower half still spreads a storm.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+import msgspec
 from msgspec import Raw
 
 from leftfold.core import limits
@@ -44,7 +45,7 @@ class Failure(Frozen):
     message: str = ""
     type: str | None = None
     traceback: str | None = None
-    details: Raw | None = None
+    details: Raw = NULL
 
     def check(self) -> None:
         """Refuse a failure that no store could keep as it is."""
@@ -79,6 +80,9 @@ class Wait(Frozen):
         """Refuse a wait that nothing could end, or that says two things at once."""
         limits.name("wait key", self.key)
         limits.most("jobs waited for", self.jobs, limits.WAIT_JOBS_MAX)
+        for job_id in self.jobs:
+            limits.name("job id", job_id)
+        limits.between("not_before", self.not_before, 0, limits.TIME_MAX)
         if self.deadline is not None:
             limits.between("deadline", self.deadline, 0, limits.TIME_MAX)
         if self.until is WaitFor.TIMER and self.deadline is None:
@@ -104,7 +108,14 @@ class CancelMode(StrEnum):
 Outcomes = Mapping[str, str]  # job id → the state in which it ended
 
 
-def check_payload(what: str, payload: Raw | None) -> None:
-    """Refuse a payload that is too large."""
-    if payload is not None:
-        limits.most(what, bytes(payload), limits.PAYLOAD_BYTES_MAX)
+def check_payload(what: str, payload: Raw) -> None:
+    """Refuse a payload that is too large, or that is not exactly one JSON value: it is stored as it comes."""
+    text = bytes(payload)
+    limits.most(what, text, limits.PAYLOAD_BYTES_MAX)
+    try:
+        text.decode()
+        value = bytes(msgspec.json.decode(text, type=Raw))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ValidationError(f"{what} is not JSON: {problem}") from problem
+    if value != text:
+        raise ValidationError(f"{what} has blanks around its JSON: leave them out")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from leftfold.core import commands as c
-from leftfold.core.job import Job
+from leftfold.core.job import Job, LastLease
 from leftfold.core.lifecycle import BLOCKED, ENDED, LEASED, STALLED
 from leftfold.core.limits import SECOND
 from leftfold.core.record import GENESIS, Record, link
@@ -136,8 +136,13 @@ def _job_identity(world: World, index: int) -> tuple[object, ...] | None:
         job.wait and (job.wait.until, job.wait.deadline is None),
         job.cancel_requested_at is not None and (job.state in LEASED or job.state is STALLED),
         tuple((key, answer.expired) for key, answer in sorted(job.answers.items())),
-        remembered and job.last_lease and (job.last_lease.ended_by, job.last_error and job.last_error.code),
+        remembered and job.last_lease and _ending(job.last_lease),
     )
+
+
+def _ending(last: LastLease) -> tuple[object, ...]:
+    error = getattr(last.ended_by, "error", None)
+    return last.ended_by.wire, last.ended_by_owner, error and error.code
 
 
 def _timer(job: Job) -> int | None:
