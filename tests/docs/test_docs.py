@@ -62,7 +62,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_every_command_in_the_docs_exists() -> None:
     for page in PAGES:
-        for line in re.findall(r"^\$ leftfold ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        for line in re.findall(
+            r"^\$ (?:\.venv/bin/)?leftfold ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE
+        ):
             assert line in cli.commands, f"{page.name}: leftfold {line}"
         for target in re.findall(r"^\$ make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target

@@ -16,11 +16,12 @@ from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.record import Record, encode
 from leftfold.core.values import Answer, CancelMode, Failure, Spec, Wait, WaitFor
-from leftfold.proof import guards, invariants
+from leftfold.proof import duties, guards, invariants
 from leftfold.proof.invariants import Step, Taken
-from leftfold.proof.moves import CLIENT, KEEPER, Move, owner
-from leftfold.proof.world import Scope, World, beginning
+from leftfold.proof.moves import CLIENT, KEEPER, OPERATOR, Move, owner
+from leftfold.proof.world import Scope, World, beginning, identity
 
+WORKER = c.Actor(who=Who.WORKER, name="worker0")
 LEASE = Lease(owner="worker0", token="t", until=100)
 ERROR = Failure(code="transient")
 WAIT = Wait(until=WaitFor.SIGNAL, key="go", deadline=50)
@@ -78,8 +79,8 @@ BAD_MOVES: list[tuple[Callable[[Taken], str | None], Taken]] = [
         taken(
             QUEUED,
             c.Cancel(by=CLIENT, request_id="r"),
-            QUEUED,
-            step(QUEUED, e.Cancelled(mode=CancelMode.SOFT), QUEUED),
+            job(State.CANCELLED),
+            step(QUEUED, e.Cancelled(mode=CancelMode.SOFT), job(State.CANCELLED)),
         ),
     ),
     (invariants.only_the_holder_writes_as_owner, taken(RUNNING, COMPLETE, job(State.SUCCEEDED))),
@@ -186,6 +187,83 @@ def test_a_bad_step_is_named(invariant: Callable[[Step], str | None], bad: Step)
 def test_no_invariant_is_without_a_bad_example() -> None:
     assert {invariant for invariant, _ in BAD_MOVES} == set(invariants.ON_MOVES)
     assert {invariant for invariant, _ in BAD_STEPS} == set(invariants.ON_STEPS)
+
+
+FAIL = c.Fail(by=owner(0, 0, 1), error=ERROR)
+BAD_DUTIES_OF_MOVES: list[tuple[Callable[[Taken], str | None], Taken]] = [
+    (duties.leases_last, taken(RUNNING, c.Heartbeat(by=owner(0, 0, 1)), replace(RUNNING, renewals=1))),
+    (duties.leases_last, taken(QUEUED, c.Claim(by=WORKER, token="t"), job(State.CLAIMED))),
+    (duties.attempts_end_as_the_policy_says, taken(RUNNING, FAIL, job(State.FAILED), STARTED)),
+    (duties.attempts_end_as_the_policy_says, taken(replace(RUNNING, failures=4), FAIL, job(State.RETRYING), STARTED)),
+    (
+        duties.attempts_end_as_the_policy_says,
+        taken(replace(RUNNING, cancel_requested_at=1), FAIL, job(State.RETRYING), STARTED),
+    ),
+    (duties.attempts_end_as_the_policy_says, taken(RUNNING, c.Stall(by=KEEPER), job(State.STALLED), STARTED)),
+    (duties.attempts_end_as_the_policy_says, taken(RUNNING, c.Stall(by=OPERATOR), QUEUED, STARTED)),
+]
+BAD_DUTIES_OF_STEPS: list[tuple[Callable[[Step], str | None], Step]] = [
+    (duties.the_right_one_speaks, step(RUNNING, e.Stalled(owner="x", lease_until=1), job(State.STALLED), Who.CLIENT)),
+    (duties.the_right_one_speaks, step(QUEUED, LETTER, DEAD, Who.CLIENT)),
+    (duties.failures_are_charged, step(RUNNING, e.Released(due=1), replace(QUEUED, failures=1))),
+    (duties.failures_are_charged, step(RUNNING, e.Retried(error=ERROR, due=1), job(State.RETRYING))),
+    (duties.failures_are_charged, step(replace(DEAD, failures=2), e.Requeued(due=1), replace(QUEUED, failures=2))),
+    (duties.answers_are_kept, step(job(State.WAITING), e.Resumed(key="go"), QUEUED, Who.CLIENT)),
+    (
+        duties.answers_are_kept,
+        step(job(State.WAITING), e.Resumed(key="go", payload=Raw(b"1")), job(State.QUEUED, answers={"go": Answer()})),
+    ),
+]
+REFUSED_IN_VAIN: list[tuple[Job, c.AnyCommand]] = [
+    (RUNNING, COMPLETE),
+    (RUNNING, c.Heartbeat(by=owner(0, 0, 1))),
+    (RUNNING, c.Suspend(by=owner(0, 0, 1), wait=WAIT)),
+    (QUEUED, c.Claim(by=WORKER, token="t")),
+    (job(State.STALLED), c.Claim(by=WORKER, token="t", direct=True)),
+    (QUEUED, c.Signal(by=CLIENT, key="go")),
+    (job(State.PARKED), c.Signal(by=CLIENT, key="go")),
+    (RUNNING, c.Cancel(by=CLIENT)),
+    (RUNNING, c.DeadLetter(by=OPERATOR, error=ERROR, reason_code=Reason.TIMEOUT)),
+    (DEAD, c.Requeue(by=OPERATOR, reason="x")),
+    (RUNNING, c.Stall(by=OPERATOR)),
+    (job(State.RUNNING, lease=replace(LEASE, until=10)), c.Stall(by=KEEPER)),
+    (job(State.WAITING, wait=replace(WAIT, deadline=10)), c.Expire(by=KEEPER)),
+    (
+        job(State.WAITING, wait=Wait(until=WaitFor.JOBS, key="k", jobs=("a",))),
+        c.Resume(by=KEEPER, outcomes={"a": "failed"}),
+    ),
+    (QUEUED, c.Note(by=CLIENT, note=e.Custom(name="n"))),
+    (job(State.INBOX), c.Admit(by=CLIENT)),
+]
+
+
+@pytest.mark.parametrize(("duty", "bad"), BAD_DUTIES_OF_MOVES)
+def test_a_neglected_duty_of_a_move_is_named(duty: Callable[[Taken], str | None], bad: Taken) -> None:
+    assert duty(bad)
+    assert duties.check_move(bad)
+
+
+@pytest.mark.parametrize(("duty", "bad"), BAD_DUTIES_OF_STEPS)
+def test_a_neglected_duty_of_a_step_is_named(duty: Callable[[Step], str | None], bad: Step) -> None:
+    assert duty(bad)
+    assert duties.check_move(taken(None, COMPLETE, bad.after, bad))
+
+
+@pytest.mark.parametrize(("heard", "command"), REFUSED_IN_VAIN, ids=lambda each: getattr(each, "wire", ""))
+def test_a_command_that_must_be_heard_is_named_when_refused(heard: Job, command: c.AnyCommand) -> None:
+    assert duties.check_refusal(heard, command, 10)
+    assert duties.check_refusal(job(State.SUCCEEDED, attempt=1), command, 10) is None
+
+
+def test_no_duty_is_without_a_bad_example() -> None:
+    assert {duty for duty, _ in BAD_DUTIES_OF_MOVES} == set(duties.ON_MOVES)
+    assert {duty for duty, _ in BAD_DUTIES_OF_STEPS} == set(duties.ON_STEPS)
+
+
+def test_an_unused_request_is_not_taken_for_one_of_the_second_job() -> None:
+    first = beginning(Scope(2, 1, 1))
+    asked = [first, *(first._replace(asked=(index, COMPLETE)) for index in (0, 1))]
+    assert len({identity(each) for each in asked}) == 3
 
 
 def world(job_now: Job, records: tuple[Record, ...] = (), **fields: Any) -> World:

@@ -87,7 +87,7 @@ def test_a_job_enqueued_after_others_waits_for_them() -> None:
     scene.now += MINUTE
     assert scene.do(c.Resume(by=KEEPER, outcomes={"c": "failed", "b": "succeeded", "a": "failed"})) == ["resumed"]
     assert (scene.job.state, scene.job.due) == (State.QUEUED, NOW + MINUTE)
-    assert scene.job.answers == {"after": Answer(payload=Raw(b'{"a":"failed","b":"succeeded"}'))}
+    assert scene.job.answers == {"after": Answer(payload=Raw(b'{"a":"failed","b":"succeeded"}'), until=WaitFor.JOBS)}
 
 
 def test_a_job_whose_wait_ends_early_is_still_not_due_before_its_time() -> None:

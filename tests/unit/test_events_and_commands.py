@@ -117,8 +117,10 @@ def test_a_renewal_is_no_event() -> None:
 
 def test_the_answer_of_a_wait_for_jobs_is_how_they_ended() -> None:
     ended = e.Resumed(key="after", payload=Raw(b"1"), outcomes={"b": "failed", "a": "succeeded"})
-    assert ended.answer == Answer(payload=Raw(b'{"b":"failed","a":"succeeded"}'))
-    assert e.Resumed(key="k", payload=Raw(b"1")).answer == Answer(payload=Raw(b"1"))
+    jobs = Wait(until=WaitFor.JOBS, key="after", jobs=("a", "b"))
+    assert ended.answer(jobs) == Answer(payload=Raw(b'{"b":"failed","a":"succeeded"}'), until=WaitFor.JOBS)
+    signal = Wait(until=WaitFor.SIGNAL, key="k")
+    assert e.Resumed(key="k", payload=Raw(b"1")).answer(signal) == Answer(payload=Raw(b"1"))
 
 
 def test_a_stall_is_an_error_of_its_own_class() -> None:

@@ -167,6 +167,12 @@ def test_a_job_with_too_many_events_can_only_end() -> None:
         assert scene.do(c.Fail(by=scene.owner, error=FLAKY)) == [written]
     scene = Scene.at(State.RUNNING)
     scene.pretend(version=EVENTS_PER_JOB_MAX)
-    scene.refuse(c.Release(by=scene.owner), LimitExceededError, "has 10000 events and can only end now")
+    scene.refuse(c.Release(by=scene.owner), LimitExceededError, "has 10000 events: end it")
     assert scene.do(c.Heartbeat(by=scene.owner)) == []
     assert scene.do(c.Complete(by=scene.owner)) == ["succeeded"]
+    lost = Scene.at(State.RUNNING)
+    lost.pretend(version=EVENTS_PER_JOB_MAX)
+    lost.now += DAY
+    assert lost.do(c.Stall(by=KEEPER)) == ["stalled"]
+    lost.refuse(c.Requeue(by=KEEPER), LimitExceededError)
+    assert lost.do(c.Requeue(by=OPERATOR)) == ["requeued"]

@@ -87,7 +87,7 @@ def test_the_same_signal_twice_is_one_and_another_payload_is_refused(state: Stat
     version = scene.job.version
     assert scene.do(signal()) == []
     assert scene.job.version == version
-    scene.refuse(signal(payload=NO), SignalConflictError, "with another payload")
+    scene.refuse(signal(payload=NO), SignalConflictError, "otherwise")
 
 
 def test_a_duplicate_of_an_answer_stays_one_after_the_end() -> None:
@@ -132,7 +132,7 @@ def test_a_timer_ends_at_its_deadline() -> None:
     scene.do(c.Suspend(by=scene.run(), wait=TIMER))
     scene.now = NOW + MINUTE
     assert scene.do(c.Expire(by=KEEPER)) == ["resumed"]
-    assert scene.job.answers == {"nap": Answer(expired=True)}
+    assert scene.job.answers == {"nap": Answer(expired=True, until=WaitFor.TIMER)}
     assert scene.do(c.Suspend(by=scene.run(), wait=TIMER)) == []
 
 

@@ -7,14 +7,20 @@ from tests.unit.scene import APPROVAL, BROKEN, CLIENT, JOB, KEEPER, NOW, OPERATO
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.errors import CorruptLogError, NotPermittedError, RequestReusedError
+from leftfold.core.errors import (
+    CorruptLogError,
+    NotPermittedError,
+    RequestReusedError,
+    SignalConflictError,
+    ValidationError,
+)
 from leftfold.core.job import Job, evolve
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.limits import DAY, SECOND
 from leftfold.core.record import Record, encode
 from leftfold.core.retry import QUALITY_ALLOWANCES, Allowance, Backoff, Policy
-from leftfold.core.values import CancelMode, Spec
+from leftfold.core.values import CancelMode, Spec, Wait, WaitFor
 
 
 def said(job: Job, event: e.AnyEvent, who: Who) -> Record:
@@ -133,3 +139,50 @@ def test_a_suspension_on_an_answered_key_leaves_the_job_to_its_owner() -> None:
     assert scene.do(c.Suspend(by=scene.owner, wait=APPROVAL)) == []
     assert scene.job.lease is not None
     assert owner_of(1).attempt == scene.job.attempt
+
+
+def test_an_early_signal_does_not_cut_a_sleep_or_a_wait_for_jobs_short() -> None:
+    for wait in (
+        Wait(until=WaitFor.TIMER, key="approved", deadline=NOW + DAY),
+        Wait(until=WaitFor.JOBS, key="approved", jobs=("other",)),
+    ):
+        scene = Scene.at(State.RUNNING)
+        scene.do(c.Signal(by=CLIENT, key="approved"))
+        scene.refuse(c.Suspend(by=scene.owner, wait=wait), SignalConflictError, "by a signal")
+
+
+def test_a_handler_cannot_wait_for_its_own_job() -> None:
+    scene = Scene.at(State.RUNNING)
+    wait = Wait(until=WaitFor.JOBS, key="me", jobs=(JOB,))
+    scene.refuse(c.Suspend(by=scene.owner, wait=wait), ValidationError, "itself")
+
+
+def test_a_reopened_job_may_be_approved_though_its_approval_had_expired() -> None:
+    scene = Scene.at(State.WAITING)
+    scene.now += DAY
+    scene.do(c.Expire(by=KEEPER))
+    scene.do(c.Fail(by=scene.run(), error=BROKEN, permanent=True))
+    scene.refuse(c.Signal(by=CLIENT, key="approved"), SignalConflictError)
+    scene.do(c.Requeue(by=OPERATOR, reason="asked again"))
+    assert scene.do(c.Signal(by=CLIENT, key="approved")) == ["signalled"]
+
+
+def test_a_letter_names_the_owner_of_the_attempt_that_runs() -> None:
+    scene = Scene.at(State.RETRYING)
+    scene.run()
+    scene.do(c.Release(by=scene.owner))
+    claimer = c.Actor(who=Who.WORKER, name="worker-2")
+    scene.do(c.Claim(by=claimer, token="t"))
+    scene.do(c.DeadLetter(by=OPERATOR, error=BROKEN, reason_code=Reason.TIMEOUT))
+    letter = scene.log[-1].event
+    assert isinstance(letter, e.DeadLettered)
+    assert letter.last_owner == "worker-2"
+
+
+def test_a_retry_waits_its_delay_also_when_the_clock_was_set_back() -> None:
+    scene = Scene.at(State.RUNNING)
+    written = scene.job.updated_at
+    scene.now -= DAY
+    scene.do(c.Fail(by=scene.owner, error=BROKEN))
+    assert scene.job.due is not None
+    assert scene.job.due > written

@@ -157,7 +157,7 @@ def check(
 ) -> None:
     """Search every world that a scope allows, with the engine's own code, and check every dialect.
 
-    Without options three scopes are searched, in a minute or two. Exit code 1 means that something is wrong; the
+    Without options two scopes are searched, in a minute or two. Exit code 1 means that something is wrong; the
     shortest way there is printed.
     """
     scope = Scope(jobs or 1, workers or 1, attempts or 1) if jobs or workers or attempts else None

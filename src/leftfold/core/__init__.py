@@ -2,7 +2,7 @@
 
 Nothing here reads a clock, a database or a random number. Three questions, three layers:
 
-    decide(job, command, now)   which event?         policy      decide.py, endings.py
+    decide(job, command, now)   which event?         policy      decide.py, answers.py, endings.py
     TABLE                       may it happen?       data        lifecycle.py
     evolve(job, record)         what is it then?     reducer     job.py
 

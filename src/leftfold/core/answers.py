@@ -49,7 +49,8 @@ def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C90
         case c.Heartbeat(lease=lease):
             # A clock that was set back must not shorten what the owner was promised.
             until = max(now + (lease or job.policy.lease), job.lease.until if job.lease else 0)
-            return [(e.Renewed(until=until),)]
+            asked = None if command.request_id is None else c.fingerprint(command)
+            return [(e.Renewed(until=until, request_id=command.request_id, request_hash=asked),)]
         case c.Complete(result=result):
             return [(e.Succeeded(result=result),)]
         case c.Fail():
@@ -127,7 +128,7 @@ def _signal(job: Job, command: c.Signal) -> Path:
     if answered == Answer(payload=command.payload):
         return NOTHING_TO_DO
     if answered is not None:
-        how = "by the passing of its deadline" if answered.expired else "with another payload"
+        how = "by the passing of its deadline" if answered.expired else "otherwise"
         raise SignalConflictError(f"{command.key!r} of job {job.id} was answered before, {how}")
     if job.state in ENDED:
         raise JobEndedError(f"job {job.id} is {job.state} and takes no signal")
@@ -176,6 +177,8 @@ def _cancel(job: Job, command: c.Cancel) -> Path:
     if not asked:
         return (e.Cancelled(mode=command.mode, reason=command.reason),)
     rule = rule_for(job.state, e.Cancelled)
-    if job.cancel_requested_at is not None and rule and command.by.who in rule.who:
+    permitted = rule is not None and command.by.who in rule.who
+    # A request with an id leaves its trace even if it was asked before: repeated later, it must not act anew.
+    if job.cancel_requested_at is not None and permitted and command.request_id is None:
         return NOTHING_TO_DO
     return (e.CancelRequested(reason=command.reason),)

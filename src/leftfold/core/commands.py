@@ -38,6 +38,11 @@ class Actor(Frozen):
             raise ValidationError(f"an owner shows its attempt and token, a {self.who} does not")
 
 
+def digest(token: str) -> str:
+    """Give what the log keeps of a token."""
+    return sha256(token.encode()).hexdigest()[:32]
+
+
 class Command(Frozen):
     """A request about one job. The same `request_id` with the same arguments happens once."""
 
@@ -67,6 +72,11 @@ class SharedCommand(Command):
     """A command for others; `expected_rev` makes it fail if the job has moved on since it was read."""
 
     expected_rev: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.expected_rev is not None and self.by.who is Who.OWNER:
+            raise ValidationError("an owner is held to its attempt and token, and not to a rev")
 
 
 class Receive(Creation):
@@ -223,8 +233,8 @@ def fingerprint(command: AnyCommand) -> str:
     What equals its default is left out, so an argument that a later version adds changes nothing.
     """
     asked = _asked(command)
-    if isinstance(command, Claim):
-        del asked["token"]  # every call mints one anew, a repeated call too
+    for unrepeatable in ("token", "expected_rev"):  # minted or read anew by every call, a repeated one too
+        asked.pop(unrepeatable, None)
     return sha256(msgspec.json.encode([command.wire, asked], order="sorted")).hexdigest()[:32]
 
 
@@ -232,7 +242,8 @@ def _asked(value: Any) -> Any:
     match value:
         case Struct():
             fields = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
-            return {name: _asked(field) for name, field, default in fields if field != default}
+            asked = {name: _asked(field) for name, field, default in fields if field != default}
+            return {"wire": value.wire, **asked} if isinstance(value, e.Event) else asked
         case dict():
             return {key: _asked(item) for key, item in value.items()}
         case tuple():
@@ -245,11 +256,6 @@ def _asked(value: Any) -> Any:
 def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
     fields = msgspec.structs.fields(kind)
     return tuple((each.name, {} if each.default_factory is dict else each.default) for each in fields)
-
-
-def digest(token: str) -> str:
-    """Give what the log keeps of a token."""
-    return sha256(token.encode()).hexdigest()[:32]
 
 
 def _check_note(note: e.AnyNote) -> None:

@@ -37,8 +37,8 @@ from leftfold.core.record import Record, encode
 Forbidden = frozenset[Edge]
 NOTHING_FORBIDDEN: Final[Forbidden] = frozenset()
 
-#: What keeps a job going on: past the limit of events these are not taken any more, only ends are.
-_GOES_ON: Final = (e.Retried, e.Released, e.Suspended, e.Parked, e.Note)
+#: What an owner or keeper does not do any more past the limit of events, so that the job comes to its end.
+_GOES_ON: Final = (e.Retried, e.Released, e.Suspended, e.Parked, e.Requeued, e.Note)
 
 
 class Applied(NamedTuple):
@@ -84,10 +84,15 @@ def decide(
 
 def is_replay(job: Job, command: c.AnyCommand) -> bool:
     """Tell whether this very request was answered before; the same id for another request raises."""
-    if command.request_id is None or command.request_id not in job.requests:
+    if command.request_id is None:
         return False
-    if job.requests[command.request_id] != c.fingerprint(command):
+    asked = job.requests.get(command.request_id) or job.renewed_under.get(command.request_id)
+    if asked is None:
+        return False
+    if asked != c.fingerprint(command):
         raise RequestReusedError(f"request_id {command.request_id!r} was used for something else on job {job.id}")
+    if isinstance(command, c.Claim) and (job.lease is None or job.lease.token != c.digest(command.token)):
+        raise LeaseConflictError(f"the claim of job {job.id} under this request is over, or had another token")
     return True
 
 
@@ -129,8 +134,8 @@ def _refusal(job: Job | None, command: c.AnyCommand, path: Path, forbidden: Forb
     for fact in path:
         if isinstance(fact, e.Renewed):
             continue
-        if job is not None and job.version >= EVENTS_PER_JOB_MAX and isinstance(fact, _GOES_ON):
-            return LimitExceededError(f"job {job.id} has {job.version} events and can only end now")
+        if job is not None and job.version >= EVENTS_PER_JOB_MAX and _goes_on(fact, command.by.who):
+            return LimitExceededError(f"job {job.id} has {job.version} events: end it")
         if isinstance(fact, e.Note) and not isinstance(fact, e.CancelRequested):
             if state in ENDED and not (state in CLOSED and command.by.who is Who.OPERATOR):
                 return JobEndedError(f"a job that is {state} takes no note from a {command.by.who}")
@@ -147,6 +152,10 @@ def _refusal(job: Job | None, command: c.AnyCommand, path: Path, forbidden: Forb
             return DialectRefusedError(f"the enforced dialect has no {Edge(state, move, rule.target)}")
         state = rule.target
     return None
+
+
+def _goes_on(fact: e.AnyEvent, who: Who) -> bool:
+    return isinstance(fact, _GOES_ON) and who is not Who.OPERATOR and not isinstance(fact, e.CancelRequested)
 
 
 def _record(job: Job | None, command: c.AnyCommand, event: e.AnyEvent, now: int, *, first: bool) -> Record:

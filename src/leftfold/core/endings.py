@@ -5,7 +5,13 @@ Once a cancellation is requested, whatever would bring the job back ends it inst
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.errors import IllegalTransitionError, JobEndedError, NotDueError
+from leftfold.core.errors import (
+    IllegalTransitionError,
+    JobEndedError,
+    NotDueError,
+    SignalConflictError,
+    ValidationError,
+)  # fmt: skip
 from leftfold.core.job import Job
 from leftfold.core.letters import Reason, Stage, reason_for
 from leftfold.core.lifecycle import ENDED, State, Who
@@ -27,7 +33,7 @@ def failing(job: Job, command: c.Fail, now: int) -> list[Path]:
     if job.cancel_requested_at is not None:
         return [_heeded(error), *closing]
     delay = max(command.delay or 0, job.policy.delay(error.code, failures, job.id))
-    return [(e.Retried(error=error, due=now + delay),), *closing]
+    return [(e.Retried(error=error, due=max(now, job.updated_at) + delay),), *closing]
 
 
 def stalling(job: Job, command: c.Stall, now: int) -> list[Path]:
@@ -71,7 +77,12 @@ def suspending(job: Job, command: c.Suspend) -> list[Path]:
     wait = command.wait
     if job.cancel_requested_at is not None:
         return [_heeded()]
-    if wait.key in job.answers:
+    if job.id in wait.jobs:
+        raise ValidationError(f"job {job.id} cannot wait for itself")
+    answer = job.answers.get(wait.key)
+    if answer is not None and answer.until is not wait.until:
+        raise SignalConflictError(f"{wait.key!r} of job {job.id} was answered before, by a {answer.until}")
+    if answer is not None:
         return [()]
     if wait.until is WaitFor.SIGNAL and wait.deadline is None:
         return [(e.Parked(wait=wait),), (e.Suspended(wait=wait),)]

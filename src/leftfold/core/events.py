@@ -89,11 +89,10 @@ class Resumed(Transition):
     expired: bool = False
     outcomes: Outcomes = msgspec.field(default_factory=dict)
 
-    @property
-    def answer(self) -> Answer:
+    def answer(self, wait: Wait) -> Answer:
         """Give what the handler will find under the key."""
         payload = Raw(msgspec.json.encode(self.outcomes)) if self.outcomes else self.payload
-        return Answer(payload=payload, expired=self.expired)
+        return Answer(payload=payload, expired=self.expired, until=wait.until)
 
 
 class Succeeded(Transition):
@@ -279,6 +278,8 @@ class Renewed(Frozen):
     """The owner is alive: the lease now ends at `until`. It is no event: it bumps `rev` and is not on the log."""
 
     until: int
+    request_id: str | None = None
+    request_hash: str | None = None
 
 
 # A new event belongs into these unions; the type checker then names the places that lack a case for it.

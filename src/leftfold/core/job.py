@@ -1,8 +1,8 @@
 """A job, and the left fold that makes it: `fold(records)` is `evolve` from nothing to now.
 
 The table picks the state, the match picks the fields, the shape closes the loop: whatever the new state
-forbids is dropped, and what it requires must be there. A log that breaks a rule is never guessed at; it
-raises `CorruptLogError`.
+forbids is dropped, and what it requires must be there. A log that breaks the table, a shape or its own order is
+never guessed at; it raises `CorruptLogError`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from leftfold.core.frozen import Frozen
 from leftfold.core.lifecycle import CLOSED, ENDED, SHAPE, Shape, State, Who, rule_for
 from leftfold.core.record import Record
 from leftfold.core.retry import Policy
-from leftfold.core.values import Answer, Failure, Spec, Wait
+from leftfold.core.values import Answer, Failure, Spec, Wait, WaitFor
 
 
 class Lease(Frozen):
@@ -65,7 +65,8 @@ class Job(Frozen):
     cancel_requested_at: int | None = None
     answers: Mapping[str, Answer] = field(default_factory=dict)
     requests: Mapping[str, str] = field(default_factory=dict)  # request_id → what was asked, as a hash
-    renewals: int = 0  # not on the log
+    renewals: int = 0  # not on the log, and neither is
+    renewed_under: Mapping[str, str] = field(default_factory=dict)  # the request of the last renewal
 
     @property
     def rev(self) -> int:
@@ -106,7 +107,9 @@ def renew(job: Job, fact: e.Renewed) -> Job:
     """Give the job after a renewal: another lease end, another rev, the same version."""
     if job.lease is None:
         raise CorruptLogError(f"job {job.id} has no lease to renew")
-    return replace(job, lease=replace(job.lease, until=fact.until), renewals=job.renewals + 1)
+    under = {} if fact.request_id is None else {fact.request_id: fact.request_hash or ""}
+    lease = replace(job.lease, until=fact.until)
+    return replace(job, lease=lease, renewals=job.renewals + 1, renewed_under=under)
 
 
 def logged(job: Job) -> Job:
@@ -114,6 +117,7 @@ def logged(job: Job) -> Job:
     return replace(
         job,
         renewals=0,
+        renewed_under={},
         lease=job.lease and replace(job.lease, until=0),
         last_lease=job.last_lease and replace(job.last_lease, until=0),
     )
@@ -193,8 +197,8 @@ def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[
         case e.Suspended(wait=wait) | e.Parked(wait=wait):
             changes.update(wait=wait)
         case e.Resumed(key=key):
-            due = max(record.at, job.wait.not_before if job.wait else 0)
-            changes.update(due=due, answers={**job.answers, key: event.answer})
+            wait = job.wait or Wait(until=WaitFor.SIGNAL, key=key)
+            changes.update(due=max(record.at, wait.not_before), answers={**job.answers, key: event.answer(wait)})
         case e.Succeeded(result=result):
             changes.update(result=result)
         case e.Retried(error=error, due=due):
@@ -208,7 +212,9 @@ def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[
         case e.Requeued(due=due):
             changes.update(due=due)
             if job.state in CLOSED:
-                changes.update(failures=0, tally={}, cancel_requested_at=None)
+                # A wait that expired may be waited for anew; what was answered stands.
+                answers = {key: answer for key, answer in job.answers.items() if not answer.expired}
+                changes.update(failures=0, tally={}, cancel_requested_at=None, answers=answers)
         case e.Failed(error=error):
             changes.update(error=error, last_error=error)
             if record.who is Who.OWNER:
@@ -230,7 +236,7 @@ def _note(job: Job, record: Record, changes: dict[str, Any]) -> None:
         raise CorruptLogError(f"{record.event.wire!r} of {record.id} needs an owner, and nobody holds the job")
     match record.event:
         case e.CancelRequested():
-            changes["cancel_requested_at"] = record.at
+            changes["cancel_requested_at"] = job.cancel_requested_at or record.at
         case e.Signalled(key=key, payload=payload):
             changes["answers"] = {**job.answers, key: Answer(payload=payload)}
         case _:

@@ -137,7 +137,7 @@ TABLE: Final[tuple[Rule, ...]] = (
     Rule("J", e.Released,     (CLAIMED, RUNNING),         QUEUED,        (OWNER,),                   "charges nothing; due now or given"),
     Rule("K", e.Stalled,      (CLAIMED, RUNNING),         STALLED,       (KEEPER, OPERATOR),         "failures+1 from running only; the lease is gone"),
     Rule("L", e.Requeued,     (QUEUED, RETRYING, STALLED), QUEUED,       (KEEPER, OPERATOR),         "due now or given"),
-    Rule("L", e.Requeued,     (FAILED, DEAD_LETTERED),    QUEUED,        (OPERATOR,),                "reason required; failures back to 0"),
+    Rule("L", e.Requeued,     (FAILED, DEAD_LETTERED),    QUEUED,        (OPERATOR,),                "reason required; due now or given; failures back to 0; clears a cancel request"),
     Rule("M", e.Failed,       (CLAIMED, RUNNING),         FAILED,        (OWNER,),                   "error; failures+1"),
     Rule("M", e.Failed,       (STALLED,),                 FAILED,        (KEEPER,),                  "error"),
     Rule("N", e.DeadLettered, (INBOX,),                   DEAD_LETTERED, (CLIENT, KEEPER, OPERATOR), "error, reason, stage: failed admission"),

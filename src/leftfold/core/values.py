@@ -92,10 +92,11 @@ class Wait(Frozen):
 
 
 class Answer(Frozen):
-    """What a wait key was answered with: a payload, or the passing of its deadline."""
+    """What a wait key was answered with, a payload or the passing of its deadline, and what kind of wait it ends."""
 
     payload: Raw = NULL
     expired: bool = False
+    until: WaitFor = WaitFor.SIGNAL
 
 
 class CancelMode(StrEnum):

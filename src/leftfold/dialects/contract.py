@@ -99,7 +99,7 @@ DIALECT = Dialect(
         Extension(e.Requeued,     (FAILED,),              Basis.OURS, "an operator may reopen a failed job, with a reason; here it is terminal"),
         Extension(e.Requeued,     (DEAD_LETTERED,),       Basis.OURS, _LETTER),
         Extension(e.Failed,       (CLAIMED,),             Basis.OURS, "an attempt may fail before its handler is entered; here it can only stall"),
-        Extension(e.Failed,       (STALLED,),             Basis.OURS, "a job whose owners keep dying ends; here it would be requeued for ever"),
+        Extension(e.Failed,       (STALLED,),             Basis.OURS, "a job whose owners keep dying ends; here it can only stay stalled or be queued again"),
         Extension(e.DeadLettered, (INBOX, QUEUED, RETRYING, CLAIMED, RUNNING, WAITING, PARKED, STALLED),
                                                           Basis.OURS, _LETTER),
         Extension(e.Cancelled,    (INBOX, QUEUED, RETRYING, CLAIMED, RUNNING, WAITING, PARKED, STALLED),

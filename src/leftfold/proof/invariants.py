@@ -18,6 +18,7 @@ from leftfold.core.record import Record
 from leftfold.core.values import CancelMode
 
 S = State
+_OVER: Final = {S.SUCCEEDED, S.CANCELLED, S.FAILED, S.DEAD_LETTERED}
 
 
 class Step(NamedTuple):
@@ -98,7 +99,7 @@ def rev_moves_with_every_mutation(move: Taken) -> Problem:
 
 def a_repeated_request_is_a_no_op(move: Taken) -> Problem:
     """The same request again gives no event and the same job."""
-    if move.command.request_id is None or not move.steps:
+    if move.command.request_id is None or move.after == move.before:
         return None
     return "the same request_id had a second effect" if had_effect(move.after, move.command, move.now) else None
 
@@ -206,8 +207,6 @@ def dead_letters_are_complete(step: Step) -> Problem:
 
 # --- seed 000 §5 --------------------------------------------------------------------------------------
 
-_OVER: Final = {S.SUCCEEDED, S.CANCELLED, S.FAILED, S.DEAD_LETTERED}
-
 
 def ended_means_ended(step: Step) -> Problem:
     """§5.1 as decided: final accepts nothing; closed an operator's notes and reopening, with a reason."""
@@ -276,8 +275,9 @@ def a_soft_cancellation_asks(move: Taken) -> Problem:
 def answers_stand(move: Taken) -> Problem:
     """A key is answered once: signal and deadline have one winner, and no wait begins on an answered key."""
     after = move.after
+    reopened = move.before is not None and move.before.state in _OVER
     for key, answer in move.before.answers.items() if move.before else ():
-        if after.answers.get(key) != answer:
+        if after.answers.get(key) != answer and not (reopened and answer.expired):
             return f"the answer to {key!r} changed"
     if after.wait is not None and after.wait.key in after.answers:
         return f"a job waits for {after.wait.key!r}, which is answered"

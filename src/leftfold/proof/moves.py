@@ -56,11 +56,15 @@ def moves(world: World) -> Iterator[Move]:
             yield _wrong_signal(index)
         if job.state is State.INBOX:
             yield _admission(world.scope, index)
+        if index == 0:
+            yield from _creations(world.scope, index)  # again: the job is there already
         ended = tuple((job.id, job.state.value) for job in world.jobs[:index] if job and job.state in ENDED)
         yield _resumption(index, ended)
         for worker, held in enumerate(world.held):
             if job.attempt < world.scope.attempts:
-                yield _claim(index, worker, job.attempt + 1, direct=job.state is State.STALLED)
+                yield _claim(index, worker, job.attempt + 1, direct=False)
+                if job.state is State.STALLED:
+                    yield _claim(index, worker, job.attempt + 1, direct=True)
             if held[index]:
                 yield from _by_owner(index, worker, held[index], world.now)
 

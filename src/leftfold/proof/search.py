@@ -14,17 +14,13 @@ from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden, apply
 from leftfold.core.errors import RefusedError, ValidationError
 from leftfold.core.lifecycle import Edge
 from leftfold.core.record import Record
-from leftfold.proof import guards, invariants
+from leftfold.proof import duties, guards, invariants
 from leftfold.proof.invariants import Taken
 from leftfold.proof.moves import REQUEST, Move, moves
 from leftfold.proof.world import Scope, World, beginning, identity, is_pending
 
 #: What `leftfold lifecycle check` searches if it is not told otherwise.
-DEFAULT_SCOPES: Final = (
-    Scope(jobs=1, workers=3, attempts=3),
-    Scope(jobs=2, workers=2, attempts=2),
-    Scope(jobs=1, workers=2, attempts=4),
-)
+DEFAULT_SCOPES: Final = (Scope(jobs=1, workers=3, attempts=3), Scope(jobs=2, workers=2, attempts=2))
 
 _REPORT_EVERY: Final = 1_000  # states searched
 
@@ -119,7 +115,7 @@ def _successors(world: World, forbidden: Forbidden, edges: set[Edge]) -> Iterato
             continue
         edges.update(invariants.edges(taken))
         yield _next(world, move, taken)
-        if world.asked is None and taken.steps:
+        if world.asked is None:
             # A move that is accepted plainly is accepted under the request_id, and a refused one is refused.
             taken = _try(world, move, move.requested, forbidden)
             if taken is None:
@@ -139,6 +135,8 @@ def _try(world: World, move: Move, command: c.AnyCommand, forbidden: Forbidden) 
         applied = apply(before, command, world.now, forbidden)
     except (RefusedError, ValidationError) as error:
         problem = guards.check_refusal(world, move, error)
+        if not problem and not forbidden:
+            problem = duties.check_refusal(before, command, world.now)
         if problem:
             raise _Broken(move.label, problem) from error
         return None
@@ -147,6 +145,8 @@ def _try(world: World, move: Move, command: c.AnyCommand, forbidden: Forbidden) 
         raise _Broken(move.label, f"{type(error).__name__}: {error}") from error
     taken = invariants.taken(before, command, applied, world.now)
     problem = invariants.check_move(taken)
+    if not problem and not forbidden:
+        problem = duties.check_move(taken)
     if problem:
         raise _Broken(move.label, problem)
     return None if applied.job is before else taken
@@ -165,7 +165,10 @@ def _settled(following: _Next) -> World:
     if following.job is None:
         return following.world
     world = following.world.with_records(following.job, following.records)
-    problem = guards.check_state(world, following.job)
+    try:
+        problem = guards.check_state(world, following.job)
+    except Exception as error:
+        raise _Broken(following.label, f"{type(error).__name__}: {error}") from error
     if problem:
         raise _Broken(following.label, problem)
     return world

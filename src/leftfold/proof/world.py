@@ -108,7 +108,7 @@ def identity(world: World) -> tuple[object, ...]:
             for index, job in enumerate(world.jobs)
         ),
         tuple(tuple(held[index] for index in looked_at) for held in world.held),
-        world.asked is None or world.asked[0],
+        -1 if world.asked is None else world.asked[0],  # not True or False: they equal 1 and 0
     )
 
 
@@ -135,7 +135,7 @@ def _job_identity(world: World, index: int) -> tuple[object, ...] | None:
         _remaining(_timer(job), world.now),
         job.wait and (job.wait.until, job.wait.deadline is None),
         job.cancel_requested_at is not None and (job.state in LEASED or job.state is STALLED),
-        tuple((key, answer.expired) for key, answer in sorted(job.answers.items())),
+        tuple((key, answer.expired, answer.until) for key, answer in sorted(job.answers.items())),
         remembered and job.last_lease and _ending(job.last_lease),
     )
 
