@@ -19,7 +19,7 @@ from leftfold.core.errors import (
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import CLOSED, ENDED, LEASED, State, Who, rule_for
 from leftfold.core.limits import SIGNALS_PER_JOB_MAX
-from leftfold.core.values import Answer, CancelMode, Wait, WaitFor
+from leftfold.core.values import AFTER, Answer, CancelMode, Wait, WaitFor
 
 NOTHING_TO_DO: Path = ()
 
@@ -33,7 +33,7 @@ def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
     enqueued = e.Enqueued(due=_due(command.due, now), policy=command.policy, spec=command.spec)
     if not command.after:
         return (enqueued,)
-    wait = Wait(until=WaitFor.JOBS, key=c.AFTER, jobs=command.after, not_before=enqueued.due)
+    wait = Wait(until=WaitFor.JOBS, key=AFTER, jobs=command.after, not_before=enqueued.due)
     return enqueued, e.Suspended(wait=wait)
 
 

@@ -1,24 +1,21 @@
 """The commands: one frozen type per request, imperative. One that cannot be meant is refused when it is made."""
 
-from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from leftfold.core import events as e
 from leftfold.core import limits
+from leftfold.core.checks import CHECKS
 from leftfold.core.errors import ValidationError
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
-from leftfold.core.lifecycle import ENDED, Who
+from leftfold.core.lifecycle import Who
 from leftfold.core.retry import Policy
-from leftfold.core.values import NULL, CancelMode, Failure, Outcomes, Spec, Wait, WaitFor, check_payload
-
-#: The key under which a job finds how the jobs ended that it was enqueued after.
-AFTER: Final = "after"
+from leftfold.core.values import NULL, CancelMode, Failure, Outcomes, Spec, Wait
 
 
 class Actor(Frozen):
@@ -53,8 +50,8 @@ class Command(Frozen):
     def __post_init__(self) -> None:
         for field in self.__struct_fields__:
             value = getattr(self, field)
-            if value is not None and field in _CHECKS:
-                _CHECKS[field](value)
+            if value is not None and field in CHECKS:
+                CHECKS[field](value)
 
 
 class Creation(Command):
@@ -256,48 +253,3 @@ def _asked(value: Any) -> Any:
 def _defaults(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
     fields = msgspec.structs.fields(kind)
     return tuple((each.name, {} if each.default_factory is dict else each.default) for each in fields)
-
-
-def _check_note(note: e.AnyNote) -> None:
-    if isinstance(note, e.CancelRequested | e.Signalled):
-        raise ValidationError(f"{note.wire!r} is written by a command of its own")
-    for field in note.__struct_fields__:
-        match getattr(note, field):
-            case Raw() as payload:
-                check_payload(field, payload)
-            case str() as text:
-                limits.text(field, text) if field == "message" else limits.key(field, text)
-            case float() as fraction if not 0.0 <= fraction <= 1.0:
-                raise ValidationError(f"progress is a fraction from 0 to 1, not {fraction}")
-            case _:
-                pass
-
-
-def _check_outcomes(outcomes: Outcomes) -> None:
-    limits.most("outcomes", outcomes, limits.WAIT_JOBS_MAX)
-    for job_id, state in outcomes.items():
-        limits.name("job id", job_id)
-        if state not in ENDED:
-            raise ValidationError(f"job {job_id} has not ended: it is {state}")
-
-
-#: How an argument is checked, by its name: it means the same in every command.
-_CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
-    "request_id": lambda value: limits.key("request_id", value),
-    "job_id":     lambda value: limits.name("job id", value),
-    "spec":       Spec.check,
-    "policy":     Policy.check,
-    "due":        lambda value: limits.between("due", value, 0, limits.TIME_MAX),
-    "after":      lambda value: Wait.check(Wait(until=WaitFor.JOBS, key=AFTER, jobs=value)) if value else None,
-    "token":      lambda value: limits.key("token", value),
-    "lease":      lambda value: limits.between("lease", value, limits.LEASE_MIN, limits.LEASE_MAX),
-    "result":     lambda value: check_payload("result", value),
-    "error":      Failure.check,
-    "delay":      lambda value: limits.between("delay", value, 0, limits.DELAY_MAX),
-    "wait":       Wait.check,
-    "note":       _check_note,
-    "outcomes":   _check_outcomes,
-    "key":        lambda value: limits.name("signal key", value),
-    "payload":    lambda value: check_payload("signal", value),
-    "reason":     lambda value: limits.text("reason", value),
-}  # fmt: skip

@@ -13,6 +13,9 @@ from leftfold.core.frozen import Frozen
 
 NULL: Final = Raw(b"null")
 
+#: The key under which a job finds how the jobs ended that it was enqueued after.
+AFTER: Final = "after"
+
 
 class Spec(Frozen):
     """What the client asked for: the part of a job that never changes after it was enqueued."""

@@ -13,6 +13,7 @@ from leftfold.core.job import Job, LastLease
 from leftfold.core.lifecycle import BLOCKED, ENDED, LEASED, STALLED
 from leftfold.core.limits import SECOND
 from leftfold.core.record import GENESIS, Record, link
+from leftfold.core.values import AFTER
 
 T = TypeVar("T")
 TICK: Final = SECOND
@@ -118,7 +119,7 @@ def is_pending(world: World) -> bool:
 
 
 def _was_resumed(job: Job | None) -> bool:
-    return job is not None and c.AFTER in job.answers
+    return job is not None and AFTER in job.answers
 
 
 def _job_identity(world: World, index: int) -> tuple[object, ...] | None:

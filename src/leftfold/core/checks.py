@@ -1,0 +1,57 @@
+"""How the arguments of commands are checked, each by its name: an argument means the same in every command."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Raw
+
+from leftfold.core import events as e
+from leftfold.core import limits
+from leftfold.core.errors import ValidationError
+from leftfold.core.lifecycle import ENDED
+from leftfold.core.retry import Policy
+from leftfold.core.values import AFTER, Failure, Outcomes, Spec, Wait, WaitFor, check_payload
+
+
+def _check_note(note: e.AnyNote) -> None:
+    if isinstance(note, e.CancelRequested | e.Signalled):
+        raise ValidationError(f"{note.wire!r} is written by a command of its own")
+    for field in note.__struct_fields__:
+        match getattr(note, field):
+            case Raw() as payload:
+                check_payload(field, payload)
+            case str() as text:
+                limits.text(field, text) if field == "message" else limits.key(field, text)
+            case float() as fraction if not 0.0 <= fraction <= 1.0:
+                raise ValidationError(f"progress is a fraction from 0 to 1, not {fraction}")
+            case _:
+                pass
+
+
+def _check_outcomes(outcomes: Outcomes) -> None:
+    limits.most("outcomes", outcomes, limits.WAIT_JOBS_MAX)
+    for job_id, state in outcomes.items():
+        limits.name("job id", job_id)
+        if state not in ENDED:
+            raise ValidationError(f"job {job_id} has not ended: it is {state}")
+
+
+CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
+    "request_id": lambda value: limits.key("request_id", value),
+    "job_id":     lambda value: limits.name("job id", value),
+    "spec":       Spec.check,
+    "policy":     Policy.check,
+    "due":        lambda value: limits.between("due", value, 0, limits.TIME_MAX),
+    "after":      lambda value: Wait.check(Wait(until=WaitFor.JOBS, key=AFTER, jobs=value)) if value else None,
+    "token":      lambda value: limits.key("token", value),
+    "lease":      lambda value: limits.between("lease", value, limits.LEASE_MIN, limits.LEASE_MAX),
+    "result":     lambda value: check_payload("result", value),
+    "error":      Failure.check,
+    "delay":      lambda value: limits.between("delay", value, 0, limits.DELAY_MAX),
+    "wait":       Wait.check,
+    "note":       _check_note,
+    "outcomes":   _check_outcomes,
+    "key":        lambda value: limits.name("signal key", value),
+    "payload":    lambda value: check_payload("signal", value),
+    "reason":     lambda value: limits.text("reason", value),
+}  # fmt: skip
