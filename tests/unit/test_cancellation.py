@@ -10,7 +10,7 @@ from leftfold.core.errors import (
     JobEndedError,
     LeaseConflictError,
     NotPermittedError,
-)  # fmt: skip
+)
 from leftfold.core.lifecycle import ENDED, LEASED, Edge, State
 from leftfold.core.limits import DAY, EVENTS_PER_JOB_MAX
 from leftfold.core.retry import Policy

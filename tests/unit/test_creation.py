@@ -15,7 +15,7 @@ from leftfold.core.errors import (
     JobNotFoundError,
     NotDueError,
     NotPermittedError,
-)  # fmt: skip
+)
 from leftfold.core.lifecycle import Edge, State
 from leftfold.core.limits import DAY, MINUTE
 from leftfold.core.retry import Policy

@@ -12,7 +12,7 @@ from leftfold.core.errors import (
     LeaseConflictError,
     RequestReusedError,
     RevisionConflictError,
-)  # fmt: skip
+)
 from leftfold.core.letters import Reason
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.limits import DAY, MINUTE

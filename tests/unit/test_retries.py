@@ -10,7 +10,7 @@ from leftfold.core.errors import (
     LimitExceededError,
     NotPermittedError,
     ValidationError,
-)  # fmt: skip
+)
 from leftfold.core.lifecycle import State
 from leftfold.core.limits import DAY, EVENTS_PER_JOB_MAX, MINUTE, SECOND
 from leftfold.core.retry import NEVER_RETRIED, QUALITY_ALLOWANCES, Backoff, Policy

@@ -13,7 +13,7 @@ from leftfold.core.errors import (
     NotDueError,
     NotPermittedError,
     SignalConflictError,
-)  # fmt: skip
+)
 from leftfold.core.lifecycle import ENDED, State
 from leftfold.core.limits import EVENTS_PER_JOB_MAX, MINUTE, SIGNALS_PER_JOB_MAX
 from leftfold.core.values import Answer, Wait, WaitFor

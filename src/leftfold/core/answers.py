@@ -15,7 +15,7 @@ from leftfold.core.errors import (
     NotDueError,
     SignalConflictError,
     ValidationError,
-)  # fmt: skip
+)
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import CLOSED, ENDED, LEASED, State, Who, rule_for
 from leftfold.core.limits import SIGNALS_PER_JOB_MAX

@@ -27,7 +27,7 @@ from leftfold.core.errors import (
     NotPermittedError,
     RequestReusedError,
     RevisionConflictError,
-)  # fmt: skip
+)
 from leftfold.core.job import Job, evolve, renew
 from leftfold.core.lifecycle import CLOSED, ENDED, Edge, Who, rule_for
 from leftfold.core.limits import EVENTS_PER_JOB_MAX

@@ -11,7 +11,7 @@ from leftfold.core.errors import (
     NotDueError,
     SignalConflictError,
     ValidationError,
-)  # fmt: skip
+)
 from leftfold.core.job import Job
 from leftfold.core.letters import Reason, Stage, reason_for
 from leftfold.core.lifecycle import ENDED, State, Who
@@ -48,7 +48,7 @@ def stalling(job: Job, command: c.Stall, now: int) -> list[Path]:
     running = job.state is State.RUNNING
     failures = job.failures_of(e.LEASE_EXPIRED) + running
     hold: Path = ()
-    # An operator says himself what comes next; so does a job that is to be held, while it has a budget left.
+    # What comes after an operator's stall is the operator's to say, and a job may ask to be held while it has a budget.
     held = not keeper or (job.policy.hold_stalled and job.policy.allows_retry(e.LEASE_EXPIRED, failures))
     options = [hold] if held else bringing_back(job, e.Requeued(due=now), failures, stalled.error)
     if job.cancel_requested_at is not None:

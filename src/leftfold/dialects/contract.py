@@ -17,7 +17,7 @@ from leftfold.core.lifecycle import (
     STALLED,
     SUCCEEDED,
     WAITING,
-)  # fmt: skip
+)
 from leftfold.dialects.dialect import INITIAL, Basis, Dialect, Extension, Said, cells
 
 # fmt: off

@@ -20,7 +20,7 @@ from leftfold.core.lifecycle import (
     STALLED,
     SUCCEEDED,
     WAITING,
-)  # fmt: skip
+)
 from leftfold.dialects.dialect import INITIAL, Basis, Dialect, Extension, Move, Said
 
 FIRST: Final = "v1 (Distributed Reliability)"

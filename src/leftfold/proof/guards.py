@@ -8,7 +8,7 @@ from leftfold.core.errors import (
     RefusedError,
     RequestReusedError,
     RevisionConflictError,
-)  # fmt: skip
+)
 from leftfold.core.job import Job, fold, logged
 from leftfold.core.lifecycle import Who
 from leftfold.core.record import GENESIS, link
