@@ -28,7 +28,7 @@ MUTANTS: Final = (
            MODEL + "half a fence was enough"),
     Mutant("a repeated request is done again", "core/decide.py",
            "    return True\n", "    return False\n",
-           MODEL + "a_repeated_request_is_a_no_op"),
+           MODEL + "a_request_happens_once"),
     Mutant("a request_id serves for two requests", "core/decide.py",
            "if asked != c.fingerprint(command):", "if False:",
            MODEL + "a request_id served for another request"),

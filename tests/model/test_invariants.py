@@ -74,15 +74,6 @@ BAD_MOVES: list[tuple[Callable[[Taken], str | None], Taken]] = [
     (invariants.rev_moves_with_every_mutation, taken(RUNNING, COMPLETE, job(State.SUCCEEDED, version=7), STARTED)),
     (invariants.rev_moves_with_every_mutation, taken(RUNNING, COMPLETE, replace(RUNNING, failures=1))),
     (invariants.rev_moves_with_every_mutation, taken(RUNNING, COMPLETE, replace(RUNNING, renewals=-1, failures=1))),
-    (
-        invariants.a_repeated_request_is_a_no_op,
-        taken(
-            QUEUED,
-            c.Cancel(by=CLIENT, request_id="r"),
-            job(State.CANCELLED),
-            step(QUEUED, e.Cancelled(mode=CancelMode.SOFT), job(State.CANCELLED)),
-        ),
-    ),
     (invariants.only_the_holder_writes_as_owner, taken(RUNNING, COMPLETE, job(State.SUCCEEDED))),
     (invariants.only_the_holder_writes_as_owner, taken(QUEUED, COMPLETE, job(State.SUCCEEDED))),
     (invariants.keepers_do_not_rob, taken(RUNNING, c.Stall(by=KEEPER), job(State.STALLED))),
@@ -182,6 +173,18 @@ def test_a_bad_step_is_named(invariant: Callable[[Step], str | None], bad: Step)
     assert invariant(bad)
     problem = invariants.check_move(taken(None, COMPLETE, bad.after, bad))
     assert problem is not None
+
+
+def test_a_request_that_makes_a_difference_or_acts_twice_is_named() -> None:
+    cancelled = job(State.CANCELLED)
+    ended = step(QUEUED, e.Cancelled(mode=CancelMode.SOFT), cancelled)
+    cancel = c.Cancel(by=CLIENT, request_id="r")
+    plain, asked = taken(QUEUED, cancel, cancelled, ended), taken(QUEUED, cancel, cancelled, ended)
+    once = replace(cancelled, requests={"r": c.fingerprint(cancel)})
+    assert invariants.a_request_happens_once(plain, taken(QUEUED, cancel, once, ended)) is None
+    assert "second effect" in str(invariants.a_request_happens_once(plain, asked))
+    assert "a difference" in str(invariants.a_request_happens_once(plain, taken(QUEUED, cancel, once)))
+    assert "another job" in str(invariants.a_request_happens_once(plain, taken(QUEUED, cancel, QUEUED, ended)))
 
 
 def test_no_invariant_is_without_a_bad_example() -> None:

@@ -67,6 +67,8 @@ class Walk(RuleBasedStateMachine):
             return False
         move = invariants.taken(before, command, applied, self.now)
         assert invariants.check_move(move) is None, invariants.check_move(move)
+        if command.request_id is not None and applied.job != before:
+            assert not invariants.had_effect(applied.job, command, self.now)
         TAKEN.update(invariants.edges(move))
         self.job = applied.job
         self.log += applied.records

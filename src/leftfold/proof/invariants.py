@@ -7,6 +7,8 @@ that they guard: a wrong row would otherwise prove itself right.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Applied, apply
@@ -97,11 +99,15 @@ def rev_moves_with_every_mutation(move: Taken) -> Problem:
     return None
 
 
-def a_repeated_request_is_a_no_op(move: Taken) -> Problem:
-    """The same request again gives no event and the same job."""
-    if move.command.request_id is None or move.after == move.before:
-        return None
-    return "the same request_id had a second effect" if had_effect(move.after, move.command, move.now) else None
+def a_request_happens_once(plain: Taken, asked: Taken) -> Problem:
+    """A request_id changes nothing of what a command does, and the same request again does nothing."""
+    done = [(step.record.event, step.record.who, step.record.at) for step in asked.steps]
+    if done != [(step.record.event, step.record.who, step.record.at) for step in plain.steps]:
+        return "a request_id made a difference"
+    if replace(asked.after, requests={}, renewed_under={}) != replace(plain.after, requests={}, renewed_under={}):
+        return "a request_id made another job"
+    again = had_effect(asked.after, asked.command, asked.now)
+    return "a_request_happens_once: the same request_id had a second effect" if again else None
 
 
 def had_effect(job: Job, command: c.AnyCommand, now: int) -> bool:
@@ -312,7 +318,6 @@ ON_MOVES: Final[tuple[Callable[[Taken], Problem], ...]] = (
     shapes,
     attempt_counts_claims,
     rev_moves_with_every_mutation,
-    a_repeated_request_is_a_no_op,
     only_the_holder_writes_as_owner,
     keepers_do_not_rob,
     a_soft_cancellation_asks,

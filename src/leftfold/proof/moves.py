@@ -151,13 +151,14 @@ def _by_others(index: int) -> tuple[Move, ...]:
             ("dead-letter", c.DeadLetter(by=by, error=LASTING, reason_code=Reason.POLICY_VIOLATION)),
             ("stall", c.Stall(by=by)),
             ("requeue", c.Requeue(by=by, reason="looked at")),
-            ("note", c.Note(by=by, note=e.Custom(name="seen"))),
         )
     ]
     return (
         _move(index, "signal yes", c.Signal(by=CLIENT, key=KEY, payload=YES)),
         _move(index, "expire", c.Expire(by=KEEPER)),
         _move(index, "requeue without a reason", c.Requeue(by=OPERATOR)),
+        _move(index, "note", c.Note(by=CLIENT, note=e.Custom(name="seen"))),
+        _move(index, "note", c.Note(by=OPERATOR, note=e.Custom(name="seen"))),
         *anybodys,
     )
 

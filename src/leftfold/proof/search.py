@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from leftfold.core import commands as c
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden, apply
 from leftfold.core.errors import RefusedError, ValidationError
 from leftfold.core.lifecycle import Edge
@@ -110,17 +109,13 @@ def _path(found_by: dict[object, tuple[object, str] | None], state: object) -> t
 
 def _successors(world: World, forbidden: Forbidden, edges: set[Edge]) -> Iterator[_Next]:
     for move in moves(world):
-        taken = _try(world, move, move.command, forbidden)
+        taken = _try(world, move, forbidden)
         if taken is None:
             continue
         edges.update(invariants.edges(taken))
         yield _next(world, move, taken)
         if world.asked is None:
-            # A move that is accepted plainly is accepted under the request_id, and a refused one is refused.
-            taken = _try(world, move, move.requested, forbidden)
-            if taken is None:
-                raise _Broken(move.label, "a request_id made a difference")
-            yield _next(world._replace(asked=(move.job, move.requested)), move, taken)
+            yield _asked(world, move, taken, forbidden)
     for worker, held in enumerate(world.held):
         if any(held):
             yield _Next(f"worker{worker} dies", world.without_worker(worker))
@@ -128,9 +123,23 @@ def _successors(world: World, forbidden: Forbidden, edges: set[Edge]) -> Iterato
         yield _Next("the clock ticks", world.later())
 
 
-def _try(world: World, move: Move, command: c.AnyCommand, forbidden: Forbidden) -> Taken | None:
+def _asked(world: World, move: Move, plain: Taken, forbidden: Forbidden) -> _Next:
+    """Give what an accepted move does under the request_id: the same, once."""
+    label = f"{move.label} (request {REQUEST})"
+    try:
+        applied = apply(plain.before, move.requested, world.now, forbidden)
+    except Exception as error:
+        raise _Broken(label, f"a request_id made a difference: {type(error).__name__}: {error}") from error
+    taken = invariants.taken(plain.before, move.requested, applied, world.now)
+    problem = invariants.a_request_happens_once(plain, taken)
+    if problem:
+        raise _Broken(label, problem)
+    return _next(world._replace(asked=(move.job, move.requested)), move._replace(label=label), taken)
+
+
+def _try(world: World, move: Move, forbidden: Forbidden) -> Taken | None:
     """Give what a move does, or None if it is refused or changes nothing."""
-    before = world.jobs[move.job]
+    before, command = world.jobs[move.job], move.command
     try:
         applied = apply(before, command, world.now, forbidden)
     except (RefusedError, ValidationError) as error:
@@ -156,8 +165,7 @@ def _next(world: World, move: Move, taken: Taken) -> _Next:
     after = world.with_job(move.job, taken.after)
     if move.claimer is not None:
         after = after.with_memory(move.claimer, move.job, taken.after.attempt)
-    asked = f" (request {REQUEST})" if taken.command.request_id else ""
-    return _Next(move.label + asked, after, move.job, taken.applied.records)
+    return _Next(move.label, after, move.job, taken.applied.records)
 
 
 def _settled(following: _Next) -> World:
