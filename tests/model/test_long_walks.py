@@ -100,9 +100,14 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self.job is not None)
     def somebody_speaks(self, data: st.DataObject, request_id: str | None) -> None:
         """Let mostly those speak whose turn it is, sometimes anybody: a blind choice hardly leaves the start."""
-        leased = self.job is not None and self.job.lease is not None
-        likely = ["owner"] * 6 if leased else ["claim", "claim", "claim", "time"]
-        speaker = data.draw(st.sampled_from([*likely, "owner", "claim", "others", "others", "time"]))
+        assert self.job is not None
+        if self.job.lease is not None:
+            likely = ["owner"] * 5 + ["time", "time", "others", "others"]
+        elif self.job.due is not None:
+            likely = ["claim"] * 4 + ["time"]
+        else:
+            likely = ["others"] * 6 + ["time", "time"]
+        speaker = data.draw(st.sampled_from([*likely, "owner", "claim", "others", "time"]))
         if speaker == "time":
             self.now += data.draw(moments)
         elif speaker == "claim":
@@ -152,7 +157,7 @@ class Walk(RuleBasedStateMachine):
             c.Signal(key=data.draw(keys), payload=data.draw(payloads), **common),
             c.Expire(**common),
             c.Resume(outcomes=outcomes, **common),
-            c.Stall(**common),
+            *[c.Stall(**common)] * 5,
             *[c.Requeue(reason=data.draw(reasons), **common)] * 3,
             c.Cancel(mode=data.draw(st.sampled_from(CancelMode)), **common),
             c.DeadLetter(error=data.draw(failures), reason_code=Reason.POLICY_VIOLATION, **common),
