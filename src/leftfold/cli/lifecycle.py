@@ -85,9 +85,9 @@ def _lifecycle_lines(form: str | None) -> list[str]:
         "",
         *_rule_lines(),
         "",
-        f"Notes, which change no state: {', '.join(diagram.describe()['notes'])}",
+        click.wrap_text(f"Notes, which change no state: {', '.join(diagram.describe()['notes'])}"),
         "",
-        "Look further: --matrix, --mermaid, --svg FILE, --json, --dialect NAME, and `leftfold lifecycle check`.",
+        "Look further: --matrix, --mermaid, --svg FILE, --json, --dialect NAME, check.",
     ]
 
 
