@@ -76,6 +76,7 @@ BAD_MOVES: list[tuple[Callable[[Taken], str | None], Taken]] = [
     (invariants.rev_moves_with_every_mutation, taken(RUNNING, COMPLETE, replace(RUNNING, renewals=-1, failures=1))),
     (invariants.only_the_holder_writes_as_owner, taken(RUNNING, COMPLETE, job(State.SUCCEEDED))),
     (invariants.only_the_holder_writes_as_owner, taken(QUEUED, COMPLETE, job(State.SUCCEEDED))),
+    (invariants.requests_are_remembered, taken(job(State.QUEUED, requests={"r": "x"}), COMPLETE, QUEUED)),
     (invariants.keepers_do_not_rob, taken(RUNNING, c.Stall(by=KEEPER), job(State.STALLED))),
     (invariants.a_soft_cancellation_asks, taken(RUNNING, c.Cancel(by=CLIENT), job(State.CANCELLED))),
     (

@@ -105,9 +105,9 @@ def test_an_event_is_frozen(event: e.AnyEvent) -> None:
 
 def test_a_command_is_frozen_and_built_by_keyword() -> None:
     with pytest.raises(AttributeError):
-        c.Start(by=CLIENT).by = WORKER  # type: ignore[misc]
+        c.Start(by=CLIENT).by = WORKER  # type: ignore[misc]  # that is what is tested
     with pytest.raises(TypeError):
-        c.Start(CLIENT)  # type: ignore[call-arg]
+        c.Start(CLIENT)  # type: ignore[call-arg]  # that is what is tested
 
 
 def test_a_renewal_is_no_event() -> None:

@@ -37,7 +37,7 @@ requeued      .     .     kp     kp       .       .       .       .      kp     
 failed        .     .     .      .        o       o       .       .      k       .         .      .         .             failed
 dead_lettered .     ckp   kp     kp       op      op      kp      kp     kp      .         .      .         .             dead_lettered
 cancelled     .     ckp   ckp    ckp      cop     cop     ckp     ckp    ckp     .         .      .         .             cancelled
-"""  # noqa: E501
+"""  # noqa: E501 - a row of the table is a line
 # fmt: on
 SHAPES: Final = """
 inbox          -

@@ -44,6 +44,7 @@ LETTER = e.DeadLettered(
         (State.RUNNING, LETTER, Who.OWNER, "counts 7 attempts"),
         (State.QUEUED, e.CancelRequested(), Who.CLIENT, "nobody holds the job"),
         (State.QUEUED, e.Progress(fraction=0.1), Who.OWNER, "nobody holds the job"),
+        (State.RUNNING, e.Progress(fraction=0.1), Who.CLIENT, "the owner's to say"),
     ],
 )
 def test_a_legal_move_that_contradicts_the_job_is_corrupt(state: State, event: e.AnyEvent, who: Who, why: str) -> None:

@@ -127,22 +127,21 @@ def _born(record: Record) -> Job:
     event = record.event
     if not isinstance(event, e.Received | e.Enqueued) or event.spec is None or record.version != 1:
         raise CorruptLogError(f"a log cannot begin with {event.wire!r} as version {record.version}")
-    if record.who is not Who.CLIENT:
+    rule = rule_for(None, type(event))
+    if rule is None or record.who not in rule.who:
         raise CorruptLogError(f"a log cannot begin with {event.wire!r} by {record.who}")
-    job = Job(
+    enqueued = event if isinstance(event, e.Enqueued) else None
+    return Job(
         id=record.job_id,
-        state=State.INBOX,
+        state=rule.target,
         version=1,
         spec=event.spec,
         created_at=record.at,
         updated_at=record.at,
+        policy=enqueued.policy if enqueued else Policy(),
+        due=enqueued.due if enqueued else None,
         requests={} if record.request_id is None else {record.request_id: record.request_hash or ""},
     )
-    return job if isinstance(event, e.Received) else _enqueued(job, event)
-
-
-def _enqueued(job: Job, event: e.Enqueued) -> Job:
-    return replace(job, state=State.QUEUED, due=event.due, policy=event.policy, spec=event.spec or job.spec)
 
 
 def _check_follows(job: Job, record: Record) -> None:
@@ -234,6 +233,8 @@ def _note(job: Job, record: Record, changes: dict[str, Any]) -> None:
         raise CorruptLogError(f"{record.event.wire!r} stands after the end of {job.id}, which is {job.state}")
     if job.lease is None and (record.who is Who.OWNER or isinstance(record.event, e.CancelRequested)):
         raise CorruptLogError(f"{record.event.wire!r} of {record.id} needs an owner, and nobody holds the job")
+    if isinstance(record.event, e.OwnersNote) and record.who is not Who.OWNER:
+        raise CorruptLogError(f"{record.event.wire!r} of {record.id} is the owner's to say, not a {record.who}'s")
     match record.event:
         case e.CancelRequested():
             changes["cancel_requested_at"] = job.cancel_requested_at or record.at

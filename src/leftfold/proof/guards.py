@@ -58,7 +58,9 @@ def _check_guards(world: World, index: int, job: Job) -> Problem:
     if world.asked is None or world.asked[0] != index:
         return None
     asked = world.asked[1]
-    if had_effect(job, asked, world.now):
+    # A repeated claim is answered while its lease lasts; after that nobody may believe to hold it.
+    over = isinstance(asked, c.Claim) and isinstance(refusal(job, asked, world.now), LeaseConflictError)
+    if not over and had_effect(job, asked, world.now):
         return "a repeated request had a second effect, later"
     other = c.Cancel(by=CLIENT, reason="something else", request_id=asked.request_id)
     if not isinstance(refusal(job, other, world.now), RequestReusedError):

@@ -110,6 +110,13 @@ def a_request_happens_once(plain: Taken, asked: Taken) -> Problem:
     return "a_request_happens_once: the same request_id had a second effect" if again else None
 
 
+def requests_are_remembered(move: Taken) -> Problem:
+    """A request that was answered stays known, so that its repetition finds it however late it comes."""
+    before = move.before.requests if move.before else {}
+    forgotten = [name for name, asked in before.items() if move.after.requests.get(name) != asked]
+    return f"the request {forgotten[0]!r} was forgotten" if forgotten else None
+
+
 def had_effect(job: Job, command: c.AnyCommand, now: int) -> bool:
     """Tell whether a command changes the job, or is refused: what the repetition of an accepted one must not be."""
     try:
@@ -318,6 +325,7 @@ ON_MOVES: Final[tuple[Callable[[Taken], Problem], ...]] = (
     shapes,
     attempt_counts_claims,
     rev_moves_with_every_mutation,
+    requests_are_remembered,
     only_the_holder_writes_as_owner,
     keepers_do_not_rob,
     a_soft_cancellation_asks,
