@@ -1,6 +1,9 @@
 """`leftfold demo`: a tour of the lifecycle in the terminal. Every line is decided by the engine's own core."""
 
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -88,9 +91,11 @@ def demo() -> None:
     _poison()
     _fold_and_chain(crashed)
     _dialects(crashed)
+    # Right after `make demo` the command is not on the path: show it as it was called.
+    called = sys.argv[0] if Path(sys.argv[0]).name == "leftfold" and not shutil.which("leftfold") else "leftfold"
     click.echo(
-        "\nLook further:  leftfold lifecycle | leftfold lifecycle --matrix | leftfold lifecycle --svg lifecycle.svg"
-        "\nProve it:      leftfold lifecycle check"
+        f"\nLook further:  {called} lifecycle | {called} lifecycle --matrix | {called} lifecycle --svg lifecycle.svg"
+        f"\nProve it:      {called} lifecycle check"
     )
 
 
