@@ -47,6 +47,12 @@ _WAIT_TEXT: Final = '{"until":"jobs","key":"after","deadline":99,"jobs":["a","b"
 _LETTER_TEXT: Final = '"attempts":2,"last_owner":"w","last_lease_expires_at":5,"correlation_id":"order-7"}'
 _ONE: Final = Raw(b"1")
 
+
+def json_text(size: int) -> Raw:
+    """Give a payload of this many bytes."""
+    return Raw(b'"%b"' % (b"t" * (size - 2)))
+
+
 #: The stored text of each, spelled out: it is the format of every log there is.
 EVENTS: Final[tuple[tuple[e.AnyEvent, str], ...]] = (
     (e.Received(spec=SPEC), f'{{"spec":{_SPEC_TEXT}}}'),

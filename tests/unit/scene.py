@@ -89,8 +89,7 @@ class Scene:
         self._job = applied.job
         self.log += applied.records
         if not self._pretends:
-            reread = [replace(record, event=decode(record.event.wire, record.data)) for record in self.log]
-            refolded = fold(reread)
+            refolded = fold(map(_reread, self.log))
             assert refolded is not None
             assert logged(refolded) == logged(self.job)
         return [record.event.wire for record in applied.records]
@@ -136,6 +135,10 @@ class Scene:
         """Give an actor of this kind; the owner is the last one that claimed the job."""
         others = {actor.who: actor for actor in (CLIENT, WORKER, KEEPER, OPERATOR)}
         return others.get(who, self.owner)
+
+
+def _reread(record: Record) -> Record:
+    return replace(record, event=decode(record.event.wire, record.data, record.format))
 
 
 def _suspend(wait: Wait) -> Callable[[Scene], object]:

@@ -18,6 +18,7 @@ CODES: Final = {
     "RefusedError": "refused",
     "JobNotFoundError": "job_not_found",
     "JobExistsError": "job_exists",
+    "KeyTakenError": "key_taken",
     "IllegalTransitionError": "illegal_transition",
     "JobEndedError": "job_ended",
     "NotPermittedError": "not_permitted",
@@ -29,6 +30,12 @@ CODES: Final = {
     "SignalConflictError": "signal_conflict",
     "CorruptLogError": "corrupt_log",
     "BrokenChainError": "broken_chain",
+    "StoreError": "store",
+    "StoreUnavailableError": "store_unavailable",
+    "StoreDeniedError": "store_denied",
+    "StoreNotReadyError": "store_not_ready",
+    "OutcomeUnknownError": "outcome_unknown",
+    "MissingExtraError": "missing_extra",
 }
 CLASSES: Final = {
     name: value
@@ -59,4 +66,4 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
 
 def test_every_error_says_what_it_is() -> None:
-    assert all((error.__doc__ or "").endswith(".") for error in CLASSES.values())
+    assert all((error.__doc__ or "").rstrip().endswith(".") for error in CLASSES.values())

@@ -6,8 +6,9 @@ from typing import Final, get_args
 
 import pytest
 from msgspec import Raw
-from tests.unit.samples import EVENTS
-from tests.unit.scene import APPROVAL, BROKEN, CLIENT, SPEC, WORKER, owner_of
+from msgspec.structs import replace
+from tests.unit.samples import EVENTS, json_text
+from tests.unit.scene import APPROVAL, BROKEN, CLIENT, SPEC, TIMER, WORKER, owner_of
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
@@ -156,7 +157,7 @@ def test_an_actor_has_a_printable_name(name: str) -> None:
 
 OWNER: Final = owner_of(1)
 LIMIT, INVALID = LimitExceededError, ValidationError
-BIG: Final = Raw(b"1" * 262_145)
+BIG: Final = json_text(262_145)
 BIG_NAME: Final = "s" * 262_144
 
 #: A command, an argument of it and values that cannot be meant.
@@ -169,9 +170,13 @@ BAD: Final[list[tuple[Callable[..., c.AnyCommand], str, type[ValidationError], l
     (lambda **a: c.Enqueue(by=CLIENT, job_id="j", **a), "spec", LIMIT, [Spec(kind="k", payload=BIG)]),
     (lambda **a: c.Enqueue(by=CLIENT, job_id="j", spec=SPEC, **a), "policy", LIMIT, [Policy(max_failures=0)]),
     (lambda **a: c.Enqueue(by=CLIENT, job_id="j", spec=SPEC, **a), "due", LIMIT, [-1, TIME_MAX + 1]),
+    (lambda **a: c.Enqueue(by=CLIENT, job_id="j", spec=SPEC, **a), "delay", LIMIT, [-1, DELAY_MAX + 1]),
+    (lambda **a: c.Enqueue(by=CLIENT, job_id="j", spec=SPEC, due=0, **a), "delay", INVALID, [0, 1]),
     (lambda **a: c.Enqueue(by=CLIENT, job_id="j", spec=SPEC, **a), "after", LIMIT, [("a",) * 1_001]),
     (lambda **a: c.Admit(by=CLIENT, **a), "policy", LIMIT, [Policy(lease=0)]),
     (lambda **a: c.Admit(by=CLIENT, **a), "due", LIMIT, [-1]),
+    (lambda **a: c.Admit(by=CLIENT, **a), "delay", LIMIT, [-1, DELAY_MAX + 1]),
+    (lambda **a: c.Admit(by=CLIENT, due=1, **a), "delay", INVALID, [0, 1]),
     (lambda **a: c.Admit(by=CLIENT, **a), "spec", INVALID, [Spec(kind="")]),
     (lambda **a: c.Claim(by=WORKER, **a), "token", INVALID, ["", "a\nb"]),
     (lambda **a: c.Claim(by=WORKER, token="t", **a), "lease", LIMIT, [0, 99_999, DAY + 1]),
@@ -180,12 +185,18 @@ BAD: Final[list[tuple[Callable[..., c.AnyCommand], str, type[ValidationError], l
     (lambda **a: c.Fail(by=OWNER, **a), "error", INVALID, [Failure(code="")]),
     (lambda **a: c.Fail(by=OWNER, error=BROKEN, **a), "delay", LIMIT, [-1, DELAY_MAX + 1]),
     (lambda **a: c.Release(by=OWNER, **a), "due", LIMIT, [-1]),
+    (lambda **a: c.Release(by=OWNER, **a), "delay", LIMIT, [-1, DELAY_MAX + 1]),
+    (lambda **a: c.Release(by=OWNER, due=1, **a), "delay", INVALID, [0, 1]),
     (lambda **a: c.Release(by=OWNER, **a), "reason", INVALID, ["\x00"]),
     (lambda **a: c.Suspend(by=OWNER, **a), "wait", INVALID, [Wait(until=WaitFor.TIMER, key="k")]),
+    (lambda **a: c.Suspend(by=OWNER, wait=APPROVAL, **a), "timeout", LIMIT, [-1, DELAY_MAX + 1]),
+    (lambda **a: c.Suspend(by=OWNER, wait=TIMER, **a), "timeout", INVALID, [0, 1]),
     (lambda **a: c.Signal(by=CLIENT, **a), "key", INVALID, ["", "a b"]),
     (lambda **a: c.Signal(by=CLIENT, key="k", **a), "payload", LIMIT, [BIG]),
     (lambda **a: c.Stall(by=WORKER, **a), "reason", LIMIT, ["r" * 65_537]),
     (lambda **a: c.Requeue(by=CLIENT, **a), "due", LIMIT, [TIME_MAX + 1]),
+    (lambda **a: c.Requeue(by=CLIENT, **a), "delay", LIMIT, [-1, DELAY_MAX + 1]),
+    (lambda **a: c.Requeue(by=CLIENT, due=1, **a), "delay", INVALID, [0, 1]),
     (lambda **a: c.Requeue(by=CLIENT, **a), "reason", INVALID, ["\ud800"]),
     (lambda **a: c.Cancel(by=CLIENT, **a), "reason", INVALID, ["\x00"]),
     (
@@ -227,9 +238,14 @@ def test_arguments_at_their_bounds_are_fine() -> None:
         c.Note(by=OWNER, note=e.Progress(fraction=0.0)),
         c.Note(by=OWNER, note=e.Progress(fraction=1.0)),
         c.Suspend(by=OWNER, wait=APPROVAL),
+        c.Suspend(by=OWNER, wait=APPROVAL, timeout=0),
+        c.Suspend(by=OWNER, wait=replace(TIMER, deadline=None), timeout=DELAY_MAX),
+        c.Requeue(by=CLIENT, delay=0),
+        c.Requeue(by=CLIENT, delay=DELAY_MAX),
     ]
     assert [command.wire for command in made] == [
-        "enqueue", "enqueue", "claim", "claim", "fail", "note", "note", "suspend",
+        "enqueue", "enqueue", "claim", "claim", "fail", "note", "note", "suspend", "suspend", "suspend",
+        "requeue", "requeue",
     ]  # fmt: skip
 
 

@@ -15,7 +15,18 @@ from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.errors import BrokenChainError, CorruptLogError
 from leftfold.core.lifecycle import State, Who
-from leftfold.core.record import GENESIS, Record, canonical, check_chain, decode, encode, link
+from leftfold.core.record import (
+    FORMAT,
+    GENESIS,
+    UPCASTERS,
+    Record,
+    Upcasters,
+    canonical,
+    check_chain,
+    decode,
+    encode,
+    link,
+)
 from leftfold.core.values import Wait, WaitFor
 
 KNOWN: Final = Record(
@@ -30,9 +41,9 @@ KNOWN: Final = Record(
     request_hash=None,
 )
 #: Spelled out, and the hash computed with sha256sum: a change of either breaks every log there is.
-KNOWN_FIELDS: Final = "5:job-1 1:3 16:1700000000000000 9:succeeded 5:owner 7:wörker 3:r-1 -"
+KNOWN_FIELDS: Final = "5:job-1 1:3 16:1700000000000000 9:succeeded 1:1 5:owner 7:wörker 3:r-1 -"
 KNOWN_BYTES: Final = (KNOWN_FIELDS.replace(" ", "") + '12:{"result":1}').encode()
-KNOWN_HASH: Final = "f8b2c4484382383c028a91b8313789a36759fb56723969703c40654fad787d5b"
+KNOWN_HASH: Final = "90d4257827215934a2853fe205836edbcfa7ac74e001a95eda5dbfa60e2e8fbb"
 
 Sealed = list[tuple[Record, bytes]]
 
@@ -77,6 +88,7 @@ records = st.builds(
     data=tricky,
     request_id=st.none() | tricky,
     request_hash=st.none() | tricky,
+    format=st.integers(0, 111),
 )
 
 
@@ -115,7 +127,7 @@ def test_a_field_of_a_newer_version_is_passed_over() -> None:
 
 def test_an_event_of_another_name_is_not_guessed_at() -> None:
     for name in ("renewed", "Started", ""):
-        with pytest.raises(CorruptLogError, match="there is no event called"):
+        with pytest.raises(CorruptLogError, match=f"there is no event {name!r} of format 1"):
             decode(name, "{}")
 
 
@@ -137,6 +149,74 @@ def test_a_stored_text_that_is_no_such_event_is_corrupt(wire: str, data: str) ->
         decode(wire, data)
 
 
+#: As if a release had been written differently twice: its due time under another name, and then without a reason.
+BY: Final[Upcasters] = {
+    ("released", 1): lambda fields: {"due": fields["until"]},
+    ("released", 2): lambda fields: {**fields, "reason": "unsaid"},
+    ("released", 4): lambda fields: {**fields, "reason": "read too far"},
+}
+
+
+@pytest.mark.parametrize(
+    ("stored", "data", "event"),
+    [
+        (1, '{"until":8}', e.Released(due=8, reason="unsaid")),
+        (2, '{"due":8}', e.Released(due=8, reason="unsaid")),
+        (3, '{"due":8}', e.Released(due=8)),
+        (4, '{"due":8}', e.Released(due=8)),
+    ],
+)
+def test_an_event_of_an_older_format_goes_through_every_format_since(stored: int, data: str, event: e.AnyEvent) -> None:
+    assert decode("released", data, stored, current=4, by=BY) == event
+
+
+@pytest.mark.parametrize(("event", "text"), EVENTS, ids=[event.wire for event, _ in EVENTS])
+def test_what_no_upcaster_names_is_the_same_in_every_format(event: e.AnyEvent, text: str) -> None:
+    others = {key: upcaster for key, upcaster in BY.items() if key[0] != event.wire}
+    assert decode(event.wire, text, stored=1, current=4, by=others) == event
+
+
+@pytest.mark.parametrize("stored", [-1, 0, 5, 10**30])
+def test_a_format_that_there_is_not_is_not_guessed_at(stored: int) -> None:
+    with pytest.raises(CorruptLogError, match=f"no event 'released' of format {stored}: was it written by a newer"):
+        decode("released", '{"due":8}', stored, current=4, by=BY)
+
+
+def test_a_format_that_this_version_does_not_know_is_not_guessed_at() -> None:
+    assert decode("started", "{}", FORMAT) == e.Started()
+    for stored in (0, FORMAT + 1):
+        with pytest.raises(CorruptLogError, match=f"of format {stored}"):
+            decode("started", "{}", stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "data"), [(1, '{"until":"late"}'), (1, ""), (2, "{"), (2, '{"due":"\ud800"}'), (2, '{"reason":"none"}')]
+)
+def test_an_older_text_that_becomes_no_event_is_corrupt(stored: int, data: str) -> None:
+    with pytest.raises(CorruptLogError, match="the stored 'released' event cannot be read"):
+        decode("released", data, stored, current=4, by=BY)
+
+
+def test_reading_an_older_record_changes_nothing_that_is_sealed() -> None:
+    stored, data = 1, '{"until":8}'
+    event = decode("released", data, stored, current=4, by=BY)
+    record = replace(KNOWN, event=event, data=data, format=stored)
+    assert encode(event) != data
+    assert canonical(record) == KNOWN_BYTES.replace(b"9:succeeded", b"8:released").replace(
+        b'12:{"result":1}', b'11:{"until":8}'
+    )
+    assert check_chain(sealed([record])) == link(GENESIS, record) != link(GENESIS, replace(record, format=2))
+
+
+def test_every_upcaster_leads_from_an_older_format_of_an_event_that_there_is() -> None:
+    assert FORMAT == 1
+    assert all(wire in e.BY_WIRE and 1 <= older < FORMAT for wire, older in UPCASTERS)
+
+
+def test_records_are_written_in_the_current_format(chain: Sealed) -> None:
+    assert {record.format for record, _ in chain} == {FORMAT}
+
+
 def test_a_whole_chain_gives_its_head(chain: Sealed) -> None:
     assert check_chain(chain) == chain[-1][1]
     assert check_chain([]) == GENESIS
@@ -153,6 +233,7 @@ EDITS: Final[dict[str, object]] = {
     "data": '{"result":2}',
     "request_id": "r-9",
     "request_hash": "0",
+    "format": 2,
 }
 
 

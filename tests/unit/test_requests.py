@@ -1,9 +1,11 @@
 """`request_id` makes a command happen once; `expected_rev` makes it happen to the job that was read."""
 
+from hashlib import sha256
+
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.unit.scene import APPROVAL, BROKEN, CLIENT, FLAKY, JOB, KEEPER, NOW, OPERATOR, SPEC, WORKER, Scene
+from tests.unit.scene import APPROVAL, BROKEN, CLIENT, FLAKY, JOB, KEEPER, NOW, OPERATOR, SPEC, WORKER, Scene, owner_of
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
@@ -233,6 +235,38 @@ def test_an_owner_needs_no_rev() -> None:
     for _ in range(3):
         scene.do(c.Heartbeat(by=scene.owner))
     assert scene.do(c.Complete(by=scene.owner)) == ["succeeded"]
+
+
+def test_a_fingerprint_is_not_of_what_every_call_mints_anew() -> None:
+    enqueue = c.Enqueue(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=SPEC, after=("a",))
+    claim = c.Claim(by=WORKER, request_id=AGAIN, token="one")
+    receive = c.Receive(by=CLIENT, job_id=JOB, spec=SPEC)
+    cancel = c.Cancel(by=CLIENT, expected_rev=1)
+    assert c.fingerprint(enqueue) == c.fingerprint(replace(enqueue, job_id="job-2"))
+    assert c.fingerprint(receive) == c.fingerprint(replace(receive, job_id="job-2"))
+    assert c.fingerprint(claim) == c.fingerprint(replace(claim, token="two"))
+    assert c.fingerprint(cancel) == c.fingerprint(replace(cancel, expected_rev=2))
+    # The ids of other jobs are what was asked.
+    assert c.fingerprint(enqueue) != c.fingerprint(replace(enqueue, after=("b",)))
+
+
+def test_the_fingerprint_of_a_known_request_never_changes() -> None:
+    known: list[tuple[c.AnyCommand, bytes]] = [
+        (
+            c.Release(by=owner_of(1)),
+            b'["release",{"by":{"attempt":1,"name":"worker-1","token":"token-x","who":"owner"}}]',
+        ),
+        (
+            c.Enqueue(by=CLIENT, request_id=AGAIN, job_id=JOB, spec=Spec(kind="k")),
+            b'["enqueue",{"by":{"name":"ann","who":"client"},"request_id":"req-1","spec":{"kind":"k"}}]',
+        ),
+        (
+            c.Requeue(by=OPERATOR, delay=7),
+            b'["requeue",{"by":{"name":"olga","who":"operator"},"delay":7}]',
+        ),
+    ]
+    for command, asked in known:
+        assert c.fingerprint(command) == sha256(asked).hexdigest()[:32]
 
 
 def test_a_fingerprint_is_of_what_was_asked() -> None:

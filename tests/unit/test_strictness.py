@@ -81,6 +81,8 @@ def test_other_requests_have_other_fingerprints() -> None:
     base = c.Enqueue(by=CLIENT, job_id=JOB, spec=Spec(kind="k"), request_id="r")
     others: list[c.AnyCommand] = [
         replace(base, due=NOW),
+        replace(base, delay=0),
+        replace(base, delay=1),
         replace(base, spec=Spec(kind="l")),
         replace(base, spec=Spec(kind="k", payload=Raw(b"1"))),
         replace(base, policy=Policy(by_error={"network": Allowance(max_failures=2, delays=(1, 2))})),

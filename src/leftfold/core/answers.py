@@ -5,9 +5,11 @@ The path that holds nothing is an answer too: what was asked is so already.
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.endings import Path, bringing_back, dead_letter, failing, releasing, stalling, suspending
+from leftfold.core.endings import Path, bringing_back, dead_letter, due_of, failing, releasing, stalling, suspending
 from leftfold.core.errors import (
     IllegalTransitionError,
     JobEndedError,
@@ -30,7 +32,7 @@ def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
         return (e.Received(spec=command.spec),)
     if command.job_id in command.after:
         raise ValidationError(f"job {command.job_id} cannot wait for itself")
-    enqueued = e.Enqueued(due=_due(command.due, now), policy=command.policy, spec=command.spec)
+    enqueued = e.Enqueued(due=due_of(command, now), policy=command.policy, spec=command.spec)
     if not command.after:
         return (enqueued,)
     wait = Wait(until=WaitFor.JOBS, key=AFTER, jobs=command.after, not_before=enqueued.due)
@@ -40,8 +42,8 @@ def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
 def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C901 - one arm per command
     """Answer a command about a job that is there."""
     match command:
-        case c.Admit(policy=policy, due=due, spec=spec):
-            return [(e.Enqueued(due=_due(due, now), policy=policy, spec=spec),)]
+        case c.Admit(policy=policy, spec=spec):
+            return [(e.Enqueued(due=due_of(command, now), policy=policy, spec=spec),)]
         case c.Claim():
             return [_claim(job, command, now)]
         case c.Start():
@@ -58,7 +60,7 @@ def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C90
         case c.Release():
             return releasing(job, command, now)
         case c.Suspend():
-            return suspending(job, command)
+            return suspending(job, command, now)
         case c.Note(note=note):
             return [(note,)]
         case c.Signal():
@@ -102,16 +104,15 @@ def repeats(job: Job, command: c.AnyCommand) -> bool:
             return (asked, reason) == (done, given)
         case c.Release(due=asked, reason=reason), e.Released(due=done, reason=given):
             return asked in {None, done} and reason == given
-        case c.Suspend(wait=asked), e.Suspended(wait=done) | e.Parked(wait=done):
-            return asked == done
+        case c.Suspend(wait=asked, timeout=timeout), e.Suspended(wait=done) | e.Parked(wait=done):
+            # What a timeout came to is known from the first call alone.
+            if timeout is None or done.deadline is None:
+                return asked == done and timeout is None
+            return asked == replace(done, deadline=None)
         case ((c.Cancel() | c.Release() | c.Suspend()), e.Cancelled(error=None)):
             return True
         case _:
             return False
-
-
-def _due(given: int | None, now: int) -> int:
-    return now if given is None else max(given, now)
 
 
 def _claim(job: Job, command: c.Claim, now: int) -> Path:
@@ -166,7 +167,7 @@ def _wait_of(job: Job) -> Wait:
 def _requeue(job: Job, command: c.Requeue, now: int) -> list[Path]:
     if job.state in CLOSED and not command.reason:
         raise ValidationError(f"job {job.id} is {job.state}: reopening it needs a reason")
-    requeued = e.Requeued(due=_due(command.due, now), reason=command.reason)
+    requeued = e.Requeued(due=due_of(command, now), reason=command.reason)
     if job.state is State.STALLED and job.last_error is not None and command.by.who is Who.KEEPER:
         return bringing_back(job, requeued, job.failures_of(e.LEASE_EXPIRED), job.last_error)
     return [(requeued,)]

@@ -9,8 +9,9 @@ from leftfold.core import events as e
 from leftfold.core import limits
 from leftfold.core.errors import ValidationError
 from leftfold.core.lifecycle import ENDED
+from leftfold.core.payload import check_payload
 from leftfold.core.retry import Policy
-from leftfold.core.values import AFTER, Failure, Outcomes, Spec, Wait, WaitFor, check_payload
+from leftfold.core.values import AFTER, Failure, Outcomes, Spec, Wait, WaitFor
 
 
 def _check_note(note: e.AnyNote) -> None:
@@ -49,6 +50,7 @@ CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
     "error":      Failure.check,
     "delay":      lambda value: limits.between("delay", value, 0, limits.DELAY_MAX),
     "wait":       Wait.check,
+    "timeout":    lambda value: limits.between("timeout", value, 0, limits.DELAY_MAX),
     "note":       _check_note,
     "outcomes":   _check_outcomes,
     "key":        lambda value: limits.name("signal key", value),

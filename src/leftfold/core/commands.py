@@ -14,8 +14,9 @@ from leftfold.core.errors import ValidationError
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import Who
+from leftfold.core.payload import NULL
 from leftfold.core.retry import Policy
-from leftfold.core.values import NULL, CancelMode, Failure, Outcomes, Spec, Wait
+from leftfold.core.values import CancelMode, Failure, Outcomes, Spec, Wait, WaitFor
 
 
 class Actor(Frozen):
@@ -52,6 +53,8 @@ class Command(Frozen):
             value = getattr(self, field)
             if value is not None and field in CHECKS:
                 CHECKS[field](value)
+        if getattr(self, "due", None) is not None and getattr(self, "delay", None) is not None:
+            raise ValidationError("give a due time or a delay, not both")
 
 
 class Creation(Command):
@@ -83,11 +86,12 @@ class Receive(Creation):
 
 
 class Enqueue(Creation):
-    """Make a job that may be claimed once it is `due` (now, if None) and the jobs `after` have ended."""
+    """Make a job that may be claimed once it is `due` (or after a `delay`, or now) and the jobs `after` have ended."""
 
     wire = "enqueue"
     policy: Policy = Policy()
     due: int | None = None
+    delay: int | None = None
     after: tuple[str, ...] = ()
 
 
@@ -97,6 +101,7 @@ class Admit(SharedCommand):
     wire = "admit"
     policy: Policy = Policy()
     due: int | None = None
+    delay: int | None = None
     spec: Spec | None = None
 
 
@@ -148,14 +153,26 @@ class Release(OwnerCommand):
 
     wire = "release"
     due: int | None = None
+    delay: int | None = None
     reason: str | None = None
 
 
 class Suspend(OwnerCommand):
-    """Wait without holding the job. Does nothing if the wait's key has its answer already."""
+    """Wait without holding the job. Does nothing if the wait's key has its answer already.
+
+    A `timeout` counts from now, where the wait itself names no deadline.
+    """
 
     wire = "suspend"
     wait: Wait
+    timeout: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.timeout is not None and self.wait.deadline is not None:
+            raise ValidationError("a wait has a deadline or a timeout, not both")
+        if self.wait.until is WaitFor.TIMER and self.timeout is None and self.wait.deadline is None:
+            raise ValidationError("a timer needs a deadline or a timeout")
 
 
 class Note(SharedCommand):
@@ -198,6 +215,7 @@ class Requeue(SharedCommand):
 
     wire = "requeue"
     due: int | None = None
+    delay: int | None = None
     reason: str | None = None
 
 
@@ -230,7 +248,7 @@ def fingerprint(command: AnyCommand) -> str:
     What equals its default is left out, so an argument that a later version adds changes nothing.
     """
     asked = _asked(command)
-    for unrepeatable in ("token", "expected_rev"):  # minted or read anew by every call, a repeated one too
+    for unrepeatable in ("token", "expected_rev", "job_id"):  # minted or read anew by every call, a repeated one too
         asked.pop(unrepeatable, None)
     return sha256(msgspec.json.encode([command.wire, asked], order="sorted")).hexdigest()[:32]
 

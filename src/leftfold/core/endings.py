@@ -3,6 +3,8 @@
 Once a cancellation is requested, whatever would bring the job back ends it instead. Success still wins.
 """
 
+from msgspec.structs import replace
+
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.errors import (
@@ -20,6 +22,12 @@ from leftfold.core.values import CancelMode, Failure, WaitFor
 
 #: Facts to be written together, in this order.
 Path = tuple[e.AnyEvent | e.Renewed, ...]
+
+
+def due_of(command: c.Enqueue | c.Admit | c.Release | c.Requeue, now: int) -> int:
+    """Give the moment from which the job may be claimed: as given, after a delay, or now."""
+    given = command.due if command.delay is None else now + command.delay
+    return max(given or 0, now)
 
 
 def failing(job: Job, command: c.Fail, now: int) -> list[Path]:
@@ -69,12 +77,12 @@ def releasing(job: Job, command: c.Release, now: int) -> list[Path]:
     """Give the job back, unless its owner was asked to stop."""
     if job.cancel_requested_at is not None:
         return [_heeded()]
-    return [(e.Released(due=max(command.due or now, now), reason=command.reason),)]
+    return [(e.Released(due=due_of(command, now), reason=command.reason),)]
 
 
-def suspending(job: Job, command: c.Suspend) -> list[Path]:
+def suspending(job: Job, command: c.Suspend, now: int) -> list[Path]:
     """Park where there is nothing to poll, else suspend; an answer that is there needs no wait."""
-    wait = command.wait
+    wait = command.wait if command.timeout is None else replace(command.wait, deadline=now + command.timeout)
     if job.cancel_requested_at is not None:
         return [_heeded()]
     if job.id in wait.jobs:

@@ -10,6 +10,7 @@ LeftfoldError
 ├── RefusedError              the command may not happen now; nothing was written
 │   ├── JobNotFoundError
 │   ├── JobExistsError
+│   ├── KeyTakenError         another live job holds the key
 │   ├── IllegalTransitionError
 │   │   └── JobEndedError
 │   ├── NotPermittedError     somebody else may do that
@@ -19,8 +20,14 @@ LeftfoldError
 │   ├── RevisionConflictError
 │   ├── RequestReusedError
 │   └── SignalConflictError
-└── CorruptLogError           a log that no sequence of commands can have written
-    └── BrokenChainError
+├── CorruptLogError           a log that no sequence of commands can have written
+│   └── BrokenChainError
+└── StoreError                the database, not the job
+    ├── StoreUnavailableError it cannot be reached or is too busy: try again
+    │   └── StoreDeniedError  it does not let us in
+    ├── StoreNotReadyError    it holds no tables of ours, older or newer ones
+    ├── OutcomeUnknownError   the reply was lost: it may have happened
+    └── MissingExtraError     a package that this store needs is not installed
 
 ValidationError serves both sides: bad arguments to a command, and a handler's verdict on its input.
 """
@@ -88,6 +95,12 @@ class JobExistsError(RefusedError):
     code = "job_exists"
 
 
+class KeyTakenError(RefusedError):
+    """Another live job of the same tenant and kind holds the key."""
+
+    code = "key_taken"
+
+
 class IllegalTransitionError(RefusedError):
     """The lifecycle has no such move from the job's state."""
 
@@ -152,3 +165,42 @@ class BrokenChainError(CorruptLogError):
     """A record does not carry the hash that its content and its predecessor give."""
 
     code = "broken_chain"
+
+
+class StoreError(LeftfoldError):
+    """The database said no, for a reason that is not the job's."""
+
+    code = "store"
+
+
+class StoreUnavailableError(StoreError):
+    """The database cannot be reached, or is too busy. Nothing was written: try again."""
+
+    code = "store_unavailable"
+
+
+class StoreDeniedError(StoreUnavailableError):
+    """The database does not let this user in."""
+
+    code = "store_denied"
+
+
+class StoreNotReadyError(StoreError):
+    """The database holds no tables of ours, older ones, or newer ones than this version knows."""
+
+    code = "store_not_ready"
+
+
+class OutcomeUnknownError(StoreError):
+    """The connection broke while it was committed: it may have happened.
+
+    Call again with the same `request_id`: that settles it.
+    """
+
+    code = "outcome_unknown"
+
+
+class MissingExtraError(StoreError):
+    """A package that this store needs is not installed."""
+
+    code = "missing_extra"

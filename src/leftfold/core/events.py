@@ -11,8 +11,9 @@ from msgspec import Raw
 
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
+from leftfold.core.payload import NULL
 from leftfold.core.retry import Policy
-from leftfold.core.values import NULL, Answer, CancelMode, Failure, Outcomes, Spec, Wait
+from leftfold.core.values import Answer, CancelMode, Failure, Outcomes, Spec, Wait
 
 LEASE_EXPIRED: Final = "lease_expired"  # the class of error that a lost owner counts as
 

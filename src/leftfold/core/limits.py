@@ -15,6 +15,7 @@ NAME_CHARS_MAX: Final = 200  # kinds, queues, tenants, job ids, wait and signal 
 KEY_CHARS_MAX: Final = 500  # uniqueness keys, request and correlation ids, causes, actors, tokens, names in notes
 TEXT_CHARS_MAX: Final = 64 * KIB  # messages, reasons, tracebacks
 PAYLOAD_BYTES_MAX: Final = 256 * KIB  # a payload, result, signal or note, as stored text
+PAYLOAD_DEPTH_MAX: Final = 100  # lists and objects inside each other
 EVENTS_PER_JOB_MAX: Final = 10_000  # past it nobody but an operator keeps a job going
 SIGNALS_PER_JOB_MAX: Final = 100
 WAIT_JOBS_MAX: Final = 1_000  # jobs that one job may wait for
@@ -55,6 +56,11 @@ def text(what: str, value: str | None) -> None:
     if value is None:
         return
     most(what, value, TEXT_CHARS_MAX)
+    storable(what, value)
+
+
+def storable(what: str, value: str) -> None:
+    """Refuse a NUL, which PostgreSQL cannot keep, and half of a surrogate pair, which UTF-8 cannot write."""
     if "\x00" in value or (not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)):
         raise ValidationError(f"{what} holds a NUL or half of a surrogate pair: make it printable first")
 

@@ -4,9 +4,9 @@ The hash covers the stored text of each field behind its length in bytes, so tha
 same hash from its own columns, and so that no two records share their bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,13 @@ from leftfold.core.lifecycle import Who
 
 #: What the first record of every log is chained to.
 GENESIS: Final = bytes(32)
+
+#: The format that events are written in. A change that an added field with a default cannot express raises it.
+FORMAT: Final = 1
+
+#: (event, format) → how the stored fields of that format become those of the next. They are kept for ever.
+Upcasters = Mapping[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]]
+UPCASTERS: Final[Upcasters] = {}
 
 
 class Record(Frozen):
@@ -31,6 +38,7 @@ class Record(Frozen):
     data: str
     request_id: str | None = None
     request_hash: str | None = None
+    format: int = FORMAT
 
     @property
     def id(self) -> str:
@@ -43,14 +51,17 @@ def encode(event: AnyEvent) -> str:
     return msgspec.json.encode(event).decode()
 
 
-def decode(wire: str, data: str) -> AnyEvent:
-    """Read a stored event back."""
+def decode(wire: str, data: str, stored: int = FORMAT, current: int = FORMAT, by: Upcasters = UPCASTERS) -> AnyEvent:
+    """Read an event back that was `stored` in that format, and bring it to the `current` one."""
     event_type = BY_WIRE.get(wire)
-    if event_type is None:
-        raise CorruptLogError(f"there is no event called {wire!r}: was it written by a newer version?")
+    if event_type is None or not 1 <= stored <= current:
+        raise CorruptLogError(f"there is no event {wire!r} of format {stored}: was it written by a newer version?")
     try:
+        for older in range(stored, current):
+            if (wire, older) in by:
+                data = msgspec.json.encode(by[wire, older](msgspec.json.decode(data))).decode()
         return msgspec.json.decode(data, type=event_type)
-    except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+    except (msgspec.DecodeError, UnicodeEncodeError, LookupError, TypeError, ValueError, AttributeError) as problem:
         raise CorruptLogError(f"the stored {wire!r} event cannot be read: {problem}") from problem
 
 
@@ -61,6 +72,7 @@ def canonical(record: Record) -> bytes:
         str(record.version),
         str(record.at),
         record.event.wire,
+        str(record.format),
         record.who.value,
         record.actor,
         record.request_id,

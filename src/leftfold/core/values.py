@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-import msgspec
 from msgspec import Raw
 
 from leftfold.core import limits
 from leftfold.core.errors import ValidationError
 from leftfold.core.frozen import Frozen
-
-NULL: Final = Raw(b"null")
+from leftfold.core.payload import NULL, check_payload
 
 #: The key under which a job finds how the jobs ended that it was enqueued after.
 AFTER: Final = "after"
@@ -88,8 +86,6 @@ class Wait(Frozen):
         limits.between("not_before", self.not_before, 0, limits.TIME_MAX)
         if self.deadline is not None:
             limits.between("deadline", self.deadline, 0, limits.TIME_MAX)
-        if self.until is WaitFor.TIMER and self.deadline is None:
-            raise ValidationError("a timer needs a deadline")
         if (self.until is WaitFor.JOBS) != bool(self.jobs):
             raise ValidationError("a wait for jobs names them, and no other wait does")
 
@@ -110,16 +106,3 @@ class CancelMode(StrEnum):
 
 
 Outcomes = Mapping[str, str]  # job id → the state in which it ended
-
-
-def check_payload(what: str, payload: Raw) -> None:
-    """Refuse a payload that is too large, or that is not exactly one JSON value: it is stored as it comes."""
-    text = bytes(payload)
-    limits.most(what, text, limits.PAYLOAD_BYTES_MAX)
-    try:
-        text.decode()
-        value = bytes(msgspec.json.decode(text, type=Raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ValidationError(f"{what} is not JSON: {problem}") from problem
-    if value != text:
-        raise ValidationError(f"{what} has blanks around its JSON: leave them out")

@@ -1,0 +1,77 @@
+"""Payloads: one JSON value each, kept as the text it came as, and such that every store and every reader agrees on it.
+
+JSON allows what some reader loses: integers past 64 bits, numbers past a float, the NUL that a database refuses,
+halves of surrogate pairs, a nesting that overflows a stack. They are refused here, before anything is written.
+"""
+
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from leftfold.core import limits
+from leftfold.core.errors import LimitExceededError, ValidationError
+
+NULL: Final = Raw(b"null")
+
+#: Text without any of these holds nothing that is to be refused: a cheap look that nearly every payload passes.
+_SUSPECT: Final = re.compile(rb"\\u|\d{19}|[eE]\+?\d{3}")
+_LONG: Final = range(-(2**63), 2**63)
+
+
+def to_payload(what: str, value: Any) -> Raw:
+    """Give a value as a payload. Whatever msgspec can write is welcome; a NaN, which it writes as null, is not."""
+    try:
+        text = msgspec.json.encode(value)
+        if b"null" in text:
+            _check_value(what, msgspec.to_builtins(value, enc_hook=_of_raw))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as problem:
+        raise ValidationError(f"{what} cannot be written as JSON: {problem}") from problem
+    payload = Raw(text)
+    check_payload(what, payload)
+    return payload
+
+
+def check_payload(what: str, payload: Raw) -> None:
+    """Refuse a payload that is too large, not exactly one JSON value, or that not every reader would read alike."""
+    text = bytes(payload)
+    limits.most(what, text, limits.PAYLOAD_BYTES_MAX)
+    try:
+        text.decode()
+        value = bytes(msgspec.json.decode(text, type=Raw))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ValidationError(f"{what} is not JSON: {problem}") from problem
+    if value != text:
+        raise ValidationError(f"{what} has blanks around its JSON: leave them out")
+    if text.count(b"[") + text.count(b"{") > limits.PAYLOAD_DEPTH_MAX or _SUSPECT.search(text):
+        try:
+            _check_value(what, msgspec.json.decode(text))
+        except (msgspec.MsgspecError, RecursionError) as problem:
+            raise ValidationError(f"{what} is not JSON that every reader reads alike: {problem}") from problem
+
+
+def _of_raw(value: Any) -> Any:
+    if isinstance(value, Raw):
+        return msgspec.json.decode(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def _check_value(what: str, value: Any, depth: int = 1) -> None:
+    match value:
+        case str():
+            limits.storable(what, value)
+        case bool() | None:
+            pass
+        case int() if value not in _LONG:
+            raise ValidationError(f"{what} holds an integer that does not fit in 64 bits: send it as text")
+        case float() if not math.isfinite(value):
+            raise ValidationError(f"{what} holds {value}, which JSON does not have: send null or a text")
+        case dict() | list() | tuple():
+            if depth > limits.PAYLOAD_DEPTH_MAX:
+                raise LimitExceededError(f"{what} is nested deeper than {limits.PAYLOAD_DEPTH_MAX}")
+            for item in (*value.keys(), *value.values()) if isinstance(value, dict) else value:
+                _check_value(what, item, depth + 1)
+        case _:
+            pass
