@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model docs format requirements wheel clean
+.PHONY: help demo test check model docs render format requirements wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -27,6 +27,11 @@ model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 
 docs: $(VENV)/.demo ## render the diagrams and tables into docs/
 	$(BIN)/python docs/render.py
+
+render: $(VENV)/.dev ## render the async engine from the sync one
+	$(BIN)/python scripts/render_async.py
+	$(BIN)/ruff check --fix-only -q src/leftfold/aengine
+	$(BIN)/ruff format -q src/leftfold/aengine
 
 format: $(VENV)/.dev ## let ruff fix and format what it can
 	$(BIN)/ruff check --fix .

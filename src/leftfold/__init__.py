@@ -2,4 +2,37 @@
 
 from importlib.metadata import version
 
+from leftfold.aengine import AsyncEngine
+from leftfold.asking import NewJob
+from leftfold.core.commands import Actor
+from leftfold.core.job import Job
+from leftfold.core.record import Record
+from leftfold.core.retry import Allowance, Backoff, Policy
+from leftfold.core.values import Failure
+from leftfold.engine import Engine
+from leftfold.opening import aopen, migrate, open  # noqa: A004 - leftfold.open reads as it should
+from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary
+
 __version__ = version("leftfold")
+
+__all__ = [
+    "Actor",
+    "Allowance",
+    "AsyncEngine",
+    "Backoff",
+    "Claim",
+    "Count",
+    "Engine",
+    "Failure",
+    "Job",
+    "NewJob",
+    "Page",
+    "Policy",
+    "Queue",
+    "Receipt",
+    "Record",
+    "Summary",
+    "aopen",
+    "migrate",
+    "open",
+]

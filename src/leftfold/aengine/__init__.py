@@ -1,0 +1,11 @@
+# Rendered from leftfold/engine by `make render`: change that one.
+"""The engine for asyncio: `leftfold.engine` with `await`. See there."""
+
+from leftfold.aengine.making import Making
+from leftfold.aengine.owning import Owning
+from leftfold.aengine.reading import Reading
+from leftfold.aengine.telling import Telling
+
+
+class AsyncEngine(Making, Owning, Telling, Reading):
+    """A store, opened: see `leftfold.open`."""

@@ -1,0 +1,74 @@
+# Rendered from leftfold/engine by `make render`: change that one.
+"""Reading, and the queues."""
+
+from collections.abc import Iterable
+
+from leftfold import asking
+from leftfold.aengine.running import Running, one
+from leftfold.core.job import Job
+from leftfold.core.lifecycle import State
+from leftfold.core.limits import between, name
+from leftfold.core.record import Record
+from leftfold.store import views
+from leftfold.store.query import Operation
+from leftfold.store.replies import Count, Page, Queue
+
+# `list` is a method here, so what the others give is named.
+Counts = list[Count]
+Queues = list[Queue]
+Records = list[Record]
+
+
+class Reading(Running):
+    """Reading jobs, and the queues."""
+
+    async def pause(self, queue: str, *, reason: str | None = None, by: str | None = None) -> bool:
+        """Let nobody claim from a queue. Tells whether it was not paused before."""
+        name("queue", queue)
+        arguments = {"name": queue, "actor": by or self.actor, "reason": reason}
+        return bool(await self._write(Operation(lambda: one("pause", arguments))))
+
+    async def unpause(self, queue: str) -> bool:
+        """Let a queue go on. Tells whether it was paused."""
+        name("queue", queue)
+        return bool(await self._write(Operation(lambda: one("unpause", {"name": queue}))))
+
+    async def queues(self) -> Queues:
+        """Give the queues there are."""
+        return await self._read(views.queues())
+
+    async def get(self, job_id: str) -> Job:
+        """Give a job as it is now."""
+        return await self._read(views.get(asking.id_of(job_id)))
+
+    async def history(self, job_id: str) -> Records:
+        """Give a job's log."""
+        return await self._read(views.history(asking.id_of(job_id)))
+
+    async def find(self, beginning: str) -> str:
+        """Give the one job id that begins so."""
+        return await self._read(views.find(beginning))
+
+    async def list(
+        self,
+        *,
+        states: Iterable[State | str] | State | str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        tenant: str | None = None,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        owner: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page:
+        """Give jobs, newest first. `after` is the `next` of the page before."""
+        between("limit", limit, 1, asking.PAGE_MAX)
+        asked = asking.filter_of(
+            states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner
+        )
+        return await self._read(views.page(asked, limit, None if after is None else asking.id_of(after)))
+
+    async def counts(self) -> Counts:
+        """Give how many jobs there are per queue, kind and state."""
+        return await self._read(views.counts())

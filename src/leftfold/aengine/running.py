@@ -1,0 +1,93 @@
+# Rendered from leftfold/engine by `make render`: change that one.
+"""How operations are run: the part of the engine that every command uses."""
+
+from collections.abc import Sequence
+from typing import Any, Self, TypeVar
+
+from leftfold import asking
+from leftfold.core import commands as c
+from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden
+from leftfold.core.errors import LeftfoldError
+from leftfold.store import ops
+from leftfold.store.ids import Ids
+from leftfold.store.ops import Ask, Outcome
+from leftfold.store.query import Operation, Query, Steps
+from leftfold.store.replies import Receipt
+from leftfold.store.sessions import AsyncSession
+
+T = TypeVar("T")
+
+#: How many writes pass between two foldings of the counters.
+_FOLD_EVERY = 500
+_FOLD_ROWS = 20_000
+
+
+class Running:
+    """A store, opened. `actor` is the name under which its calls stand on the log."""
+
+    def __init__(
+        self,
+        store: AsyncSession,
+        *,
+        actor: str = "client",
+        ids: Ids | None = None,
+        forbidden: Forbidden = NOTHING_FORBIDDEN,
+    ) -> None:
+        self.store = store
+        self.actor = actor
+        self._ids = ids or Ids()
+        self._forbidden = forbidden
+        self._writes = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self.store.close()
+
+    async def _tell(self, job_id: str, command: c.AnyCommand) -> Receipt:
+        asks = [Ask(asking.id_of(job_id), command)]
+        return self._only(await self._write(Operation(lambda: ops.carry_out(asks, self._forbidden))))
+
+    async def _own(self, asks: list[Ask]) -> list[Outcome]:
+        """Do what can be done by the short statement, then decide the rest."""
+        asking.check_batch(asks)
+        done: dict[int, Receipt] = {}
+        if any(ops.is_quick(ask) for ask in asks):
+            done = await self._write(Operation(lambda: ops.quickly(asks, self._forbidden), apart=True))
+        rest = [place for place in range(len(asks)) if place not in done]
+        if rest:
+            others = [asks[place] for place in rest]
+            outcomes = await self._write(Operation(lambda: ops.carry_out(others, self._forbidden)))
+            return [done[place] if place in done else outcomes[rest.index(place)] for place in range(len(asks))]
+        return [done[place] for place in range(len(asks))]
+
+    async def _many(self, operation: Operation[list[Outcome]], asks: Sequence[Ask]) -> list[Outcome]:
+        asking.check_batch(asks)
+        return await self._write(operation)
+
+    @staticmethod
+    def _only(outcomes: list[Outcome]) -> Receipt:
+        (outcome,) = outcomes
+        if isinstance(outcome, LeftfoldError):
+            raise outcome
+        return outcome
+
+    async def _read(self, steps: Steps[T]) -> T:
+        return await self.store.run(Operation(lambda: steps, apart=True, reads=True))
+
+    async def _write(self, operation: Operation[T]) -> T:
+        answer = await self.store.run(operation)
+        self._writes += 1
+        if self._writes % _FOLD_EVERY == 0:
+            await self.store.run(Operation(lambda: one("fold_counts", {"limit": _FOLD_ROWS}), apart=True))
+        return answer
+
+
+def one(name: str, arguments: dict[str, Any]) -> Steps[list[Any]]:
+    """Run one query."""
+    return (yield Query(name, arguments))

@@ -1,0 +1,138 @@
+# Rendered from leftfold/engine by `make render`: change that one.
+"""What clients, operators and keepers say about a job."""
+
+from typing import Any
+
+from leftfold import asking
+from leftfold.aengine.running import Running
+from leftfold.core import commands as c
+from leftfold.core.letters import Reason, Stage
+from leftfold.core.lifecycle import Who
+from leftfold.core.payload import to_payload
+from leftfold.core.values import CancelMode, Failure
+from leftfold.store import ops
+from leftfold.store.ops import Ask
+from leftfold.store.query import Operation
+from leftfold.store.replies import Claim, Receipt
+from leftfold.times import Moment, split
+
+
+class Telling(Running):
+    """What others than the owner say."""
+
+    async def signal(
+        self,
+        job_id: str,
+        key: str,
+        payload: Any = None,
+        *,
+        expected_rev: int | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> Receipt:
+        """Answer a wait, now or before it begins."""
+        command = c.Signal(
+            by=asking.actor_of(Who.CLIENT, by, self.actor),
+            key=key,
+            payload=to_payload("signal", payload),
+            expected_rev=expected_rev,
+            request_id=request_id,
+        )
+        return await self._tell(job_id, command)
+
+    async def cancel(
+        self,
+        job_id: str,
+        *,
+        mode: CancelMode | str = CancelMode.SOFT,
+        reason: str | None = None,
+        expected_rev: int | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> Receipt:
+        """Stop a job: ask its owner to (soft), or take it away at once (hard). Without an owner both end it."""
+        command = c.Cancel(
+            by=asking.actor_of(Who.CLIENT, by, self.actor),
+            mode=asking.mode_of(mode),
+            reason=reason,
+            expected_rev=expected_rev,
+            request_id=request_id,
+        )
+        return await self._tell(job_id, command)
+
+    async def cancel_claim(self, claim: Claim, *, reason: str | None = None, request_id: str | None = None) -> Receipt:
+        """Say as the owner that a request to cancel was heeded."""
+        command = c.Cancel(by=claim.actor, reason=reason, request_id=request_id)
+        return self._only(await self._own([Ask(claim.job_id, command)]))
+
+    async def stall(
+        self,
+        job_id: str,
+        *,
+        reason: str | None = None,
+        expected_rev: int | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> Receipt:
+        """Take a job from its owner: as an operator, or as a keeper once the lease has run out."""
+        command = c.Stall(
+            by=asking.actor_of(Who.OPERATOR, by, self.actor),
+            reason=reason,
+            expected_rev=expected_rev,
+            request_id=request_id,
+        )
+        return await self._tell(job_id, command)
+
+    async def requeue(
+        self,
+        job_id: str,
+        *,
+        due: Moment | None = None,
+        reason: str | None = None,
+        expected_rev: int | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> Receipt:
+        """Make a job claimable again; to reopen a failed or dead-lettered one needs a reason."""
+        at, delay = split("due", due)
+        command = c.Requeue(
+            by=asking.actor_of(Who.OPERATOR, by, self.actor),
+            due=at,
+            delay=delay,
+            reason=reason,
+            expected_rev=expected_rev,
+            request_id=request_id,
+        )
+        return await self._tell(job_id, command)
+
+    async def dead_letter(
+        self,
+        job: Claim | str,
+        error: Failure | BaseException | str,
+        *,
+        reason_code: Reason | str = Reason.POLICY_VIOLATION,
+        stage: Stage | str = Stage.EXEC,
+        expected_rev: int | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> Receipt:
+        """Set a job aside: as the owner of a claim, or as an operator."""
+        job_id, actor = asking.speaker(job, by or asking.actor_of(Who.OPERATOR, None, self.actor), self.actor)
+        command = c.DeadLetter(
+            by=actor,
+            error=asking.failure_of(error),
+            reason_code=asking.reason_of(reason_code),
+            stage=asking.stage_of(stage),
+            expected_rev=expected_rev,
+            request_id=request_id,
+        )
+        return await self._tell(job_id, command)
+
+    async def expire(self, job_id: str, *, request_id: str | None = None, by: c.Actor | str | None = None) -> Receipt:
+        """End a wait whose deadline has passed."""
+        return await self._tell(job_id, c.Expire(by=asking.actor_of(Who.KEEPER, by, self.actor), request_id=request_id))
+
+    async def resume(self, job_id: str, *, request_id: str | None = None, by: c.Actor | str | None = None) -> Receipt:
+        """End a wait for other jobs once they have all ended."""
+        actor, found = asking.actor_of(Who.KEEPER, by, self.actor), asking.id_of(job_id)
+        return self._only(await self._write(Operation(lambda: ops.resume(found, actor, request_id, self._forbidden))))

@@ -1,0 +1,211 @@
+"""From what callers say to commands: names, defaults, units. Everything is checked before a store is touched."""
+
+import re
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, TypeVar, get_args
+from uuid import UUID
+
+from leftfold.core import commands as c
+from leftfold.core import limits
+from leftfold.core.errors import JobError, ValidationError
+from leftfold.core.letters import Reason, Stage
+from leftfold.core.lifecycle import State, Who
+from leftfold.core.payload import to_payload
+from leftfold.core.retry import Policy
+from leftfold.core.values import CancelMode, Failure, Spec, Wait, WaitFor
+from leftfold.store.claiming import Wanted
+from leftfold.store.creating import OnConflict
+from leftfold.store.replies import Claim
+from leftfold.store.views import Filter
+from leftfold.times import Moment, Span, microseconds, split
+
+#: The priorities with names; any whole number will do, and more is sooner.
+PRIORITIES: Final[Mapping[str, int]] = {"P0": 30, "P1": 20, "P2": 10, "P3": 0}
+BATCH_MAX: Final = 10_000
+PAGE_MAX: Final = 1_000
+ON_CONFLICT: Final = get_args(OnConflict)
+
+DEFAULT_POLICY: Final = Policy()
+
+E = TypeVar("E", bound=StrEnum)
+
+
+class NewJob(NamedTuple):
+    """A job to be enqueued with others."""
+
+    kind: str
+    payload: Any = None
+    queue: str = "default"
+    priority: int | str = 0
+    due: Moment | None = None
+    key: str | None = None
+    correlation_id: str | None = None
+    cause: str | None = None
+    tenant: str = ""
+    after: Sequence[str] = ()
+    policy: Policy = DEFAULT_POLICY
+
+
+def spec_of(job: NewJob) -> Spec:
+    """Give what a job is to do."""
+    return Spec(
+        kind=_text("kind", job.kind),
+        payload=to_payload("payload", job.payload),
+        queue=_text("queue", job.queue),
+        priority=priority_of(job.priority),
+        key=job.key,
+        tenant=_text("tenant", job.tenant),
+        correlation_id=job.correlation_id,
+        cause=job.cause,
+    )
+
+
+def enqueue(job: NewJob, job_id: str, by: c.Actor, request_id: str | None) -> c.Enqueue:
+    """Ask for a new job."""
+    due, delay = split("due", job.due)
+    return c.Enqueue(
+        by=by,
+        job_id=job_id,
+        spec=spec_of(job),
+        policy=job.policy,
+        due=due,
+        delay=delay,
+        after=tuple(id_of(other) for other in job.after),
+        request_id=request_id,
+    )
+
+
+def priority_of(given: int | str) -> int:
+    """Give a priority as a number."""
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise ValidationError(f"priority {given!r} must be P0, P1, P2, P3 or a whole number")
+    if isinstance(given, int):
+        return given
+    if given in PRIORITIES:
+        return PRIORITIES[given]
+    if re.fullmatch(r"-?\d{1,9}", given):
+        return int(given)
+    raise ValidationError(f"priority {given!r} must be P0, P1, P2, P3 or a whole number")
+
+
+def id_of(job_id: object) -> str:
+    """Give a job id as the store spells it."""
+    try:
+        return str(UUID(str(job_id)))
+    except ValueError as problem:
+        raise ValidationError(f"{job_id!r} is not a job id: it is a UUID") from problem
+
+
+def wanted(queues: Iterable[str] | None, kinds: Iterable[str] | None, limit: int) -> Wanted:
+    """Say which jobs a worker takes."""
+    limits.between("limit", limit, 1, BATCH_MAX)
+    return Wanted(_names("queue", queues), _names("kind", kinds), limit)
+
+
+def check_batch(batch: Sequence[object], on_conflict: str = "return") -> None:
+    """Refuse a batch that one statement could not carry."""
+    limits.most("batch", batch, BATCH_MAX)
+    if on_conflict not in ON_CONFLICT:
+        raise ValidationError(f"on_conflict {on_conflict!r} is none of {', '.join(ON_CONFLICT)}")
+
+
+def _names(what: str, names: Iterable[str] | None) -> list[str] | None:
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise ValidationError(f"{what}s are a list: [{names!r}]")
+    given = list(names)
+    for each in given:
+        limits.name(what, _text(what, each))
+    return given
+
+
+def span(what: str, given: Span | None) -> int | None:
+    """Give an optional span as microseconds."""
+    return None if given is None else microseconds(what, given)
+
+
+def failure_of(error: Failure | BaseException | str) -> Failure:
+    """Give an error as the log keeps it: printable, and no longer than allowed."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, str):
+        return Failure(code="error", message=printable(error))
+    code = error.code if isinstance(error, JobError) else "error"
+    told = "".join(traceback.format_exception(error)) if error.__traceback__ else None
+    name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    return Failure(code=code, message=printable(_message(error)), type=name, traceback=told and printable(told))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as problem:  # noqa: BLE001 - a broken __str__ must not hide the error itself
+        return f"(the error could not be printed: {type(problem).__name__})"
+
+
+def printable(text: str) -> str:
+    """Make any text one that a store can keep; of a long one the end stays, where a traceback says what happened."""
+    clean = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
+    if len(clean) <= limits.TEXT_CHARS_MAX:
+        return clean
+    mark = "[…]\n"
+    return mark + clean[len(mark) - limits.TEXT_CHARS_MAX :]
+
+
+def wait_of(key: str, until: WaitFor | str, deadline: Moment | None, jobs: Sequence[str]) -> tuple[Wait, int | None]:
+    """Give a wait, and its timeout if its deadline counts from now."""
+    at, timeout = split("deadline", deadline)
+    kind = _enum("wait", WaitFor, WaitFor.JOBS if jobs else until)
+    return Wait(until=kind, key=key, deadline=at, jobs=tuple(id_of(job) for job in jobs)), timeout
+
+
+def actor_of(who: Who, by: c.Actor | str | None, default: str) -> c.Actor:
+    """Say who speaks: a name in the usual role, or an actor in full."""
+    return by if isinstance(by, c.Actor) else c.Actor(who=who, name=by or default)
+
+
+def speaker(target: Claim | str, by: c.Actor | str | None, default: str) -> tuple[str, c.Actor]:
+    """Say which job is meant and who speaks: the owner of a claim, or a client about a job."""
+    if isinstance(target, Claim):
+        return target.job_id, target.actor
+    return id_of(target), actor_of(Who.CLIENT, by, default)
+
+
+def filter_of(states: Iterable[State | str] | State | str | None, **others: str | None) -> Filter:
+    """Say which jobs to list."""
+    if isinstance(states, str):
+        states = [states]
+    given = None if states is None else [_enum("state", State, state) for state in states]
+    return Filter(states=given, **others)
+
+
+def mode_of(mode: CancelMode | str) -> CancelMode:
+    """Give how to cancel."""
+    return _enum("mode", CancelMode, mode)
+
+
+def stage_of(stage: Stage | str) -> Stage:
+    """Give where in its work a job failed."""
+    return _enum("stage", Stage, stage)
+
+
+def reason_of(reason: Reason | str) -> Reason:
+    """Give why a job is set aside."""
+    return _enum("reason_code", Reason, reason)
+
+
+def _enum(what: str, kind: type[E], value: str) -> E:
+    try:
+        return kind(value)
+    except ValueError as problem:
+        choices = ", ".join(member.value for member in kind)
+        raise ValidationError(f"{what} {value!r} is none of {choices}") from problem
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValidationError(f"{what} must be a text, not {value!r}")
+    return value

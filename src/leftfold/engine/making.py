@@ -1,0 +1,143 @@
+"""Commands that make jobs."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, overload
+
+from leftfold import asking
+from leftfold.asking import DEFAULT_POLICY, NewJob
+from leftfold.core import commands as c
+from leftfold.core.lifecycle import Who
+from leftfold.core.retry import Policy
+from leftfold.engine.running import Running
+from leftfold.store import creating
+from leftfold.store.creating import OnConflict
+from leftfold.store.query import Operation
+from leftfold.store.replies import Receipt
+from leftfold.store.requests import Request, hash_of
+from leftfold.times import Moment, split
+
+
+class Making(Running):
+    """Making jobs."""
+
+    @overload
+    def enqueue(
+        self, kind: str, payload: Any = None, *, on_conflict: Literal["skip"], queue: str = "default",
+        priority: int | str = 0, due: Moment | None = None, key: str | None = None, correlation_id: str | None = None,
+        cause: str | None = None, tenant: str = "", after: Sequence[str] = (), policy: Policy = DEFAULT_POLICY,
+        request_id: str | None = None, by: c.Actor | str | None = None, within: object = None,
+    ) -> Receipt | None: ...  # fmt: skip
+
+    @overload
+    def enqueue(
+        self, kind: str, payload: Any = None, *, on_conflict: Literal["return", "raise", "replace"] = "return",
+        queue: str = "default", priority: int | str = 0, due: Moment | None = None, key: str | None = None,
+        correlation_id: str | None = None, cause: str | None = None, tenant: str = "", after: Sequence[str] = (),
+        policy: Policy = DEFAULT_POLICY, request_id: str | None = None, by: c.Actor | str | None = None,
+        within: object = None,
+    ) -> Receipt: ...  # fmt: skip
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: Any = None,
+        *,
+        on_conflict: OnConflict = "return",
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+        within: object = None,
+        **job: Any,
+    ) -> Receipt | None:
+        """Make a job that may be claimed once it is due.
+
+        `due` is an aware datetime, or seconds from now. `key` is unique among live jobs of the tenant and kind;
+        `on_conflict` says what to do if it is taken. `within` is a connection of your own: the job is then part of
+        its transaction.
+        """
+        (receipt,) = self.enqueue_many(
+            [NewJob(kind, payload, **job)], on_conflict=on_conflict, request_id=request_id, by=by, within=within
+        )
+        return receipt
+
+    def enqueue_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        on_conflict: OnConflict = "return",
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+        within: object = None,
+    ) -> list[Receipt | None]:
+        """Make jobs in one statement: all of them, or none."""
+        new, actor = list(jobs), asking.actor_of(Who.CLIENT, by, self.actor)
+        asking.check_batch(new, on_conflict)
+        job_ids = self._ids.make(len(new))
+        commands = [asking.enqueue(job, job_id, actor, request_id) for job, job_id in zip(new, job_ids, strict=True)]
+        return self._create(commands, on_conflict, within)
+
+    def receive(
+        self,
+        kind: str,
+        payload: Any = None,
+        *,
+        queue: str = "default",
+        priority: int | str = 0,
+        key: str | None = None,
+        on_conflict: Literal["return", "raise"] = "return",
+        correlation_id: str | None = None,
+        cause: str | None = None,
+        tenant: str = "",
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+        within: object = None,
+    ) -> Receipt:
+        """Take a job in without admitting it: nobody can claim it before `admit`."""
+        asking.check_batch([kind], on_conflict)
+        (job_id,) = self._ids.make(1)
+        job = NewJob(kind, payload, queue, priority, key=key, correlation_id=correlation_id, cause=cause, tenant=tenant)
+        actor = asking.actor_of(Who.CLIENT, by, self.actor)
+        command = c.Receive(by=actor, job_id=job_id, spec=asking.spec_of(job), request_id=request_id)
+        (receipt,) = self._create([command], on_conflict, within)
+        if receipt is None:
+            raise TypeError("on_conflict='skip' is not for received jobs")
+        return receipt
+
+    def _create(
+        self, commands: Sequence[creating.Creation], on_conflict: OnConflict, within: object
+    ) -> list[Receipt | None]:
+        if not commands:
+            return []
+        first = commands[0]
+        request = None
+        if first.request_id is not None:
+            asked = [c.fingerprint(command) for command in commands]
+            request = Request(first.spec.tenant, first.request_id, hash_of(asked, on_conflict))
+        apart = creating.may_commit_apart(commands, request)
+        operation = Operation(lambda: creating.create(commands, on_conflict, request, self._forbidden), apart=apart)
+        if within is not None:
+            return self.store.run_within(within, operation)
+        return self._write(operation)
+
+    def admit(
+        self,
+        job_id: str,
+        *,
+        job: NewJob | None = None,
+        due: Moment | None = None,
+        policy: Policy = DEFAULT_POLICY,
+        expected_rev: int | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> Receipt:
+        """Let a received job in, perhaps with another `job` in its place that the admission put in order."""
+        at, delay = split("due", due)
+        command = c.Admit(
+            by=asking.actor_of(Who.CLIENT, by, self.actor),
+            spec=job and asking.spec_of(job),
+            policy=policy,
+            due=at,
+            delay=delay,
+            expected_rev=expected_rev,
+            request_id=request_id,
+        )
+        return self._tell(job_id, command)

@@ -1,0 +1,73 @@
+"""Reading, and the queues."""
+
+from collections.abc import Iterable
+
+from leftfold import asking
+from leftfold.core.job import Job
+from leftfold.core.lifecycle import State
+from leftfold.core.limits import between, name
+from leftfold.core.record import Record
+from leftfold.engine.running import Running, one
+from leftfold.store import views
+from leftfold.store.query import Operation
+from leftfold.store.replies import Count, Page, Queue
+
+# `list` is a method here, so what the others give is named.
+Counts = list[Count]
+Queues = list[Queue]
+Records = list[Record]
+
+
+class Reading(Running):
+    """Reading jobs, and the queues."""
+
+    def pause(self, queue: str, *, reason: str | None = None, by: str | None = None) -> bool:
+        """Let nobody claim from a queue. Tells whether it was not paused before."""
+        name("queue", queue)
+        arguments = {"name": queue, "actor": by or self.actor, "reason": reason}
+        return bool(self._write(Operation(lambda: one("pause", arguments))))
+
+    def unpause(self, queue: str) -> bool:
+        """Let a queue go on. Tells whether it was paused."""
+        name("queue", queue)
+        return bool(self._write(Operation(lambda: one("unpause", {"name": queue}))))
+
+    def queues(self) -> Queues:
+        """Give the queues there are."""
+        return self._read(views.queues())
+
+    def get(self, job_id: str) -> Job:
+        """Give a job as it is now."""
+        return self._read(views.get(asking.id_of(job_id)))
+
+    def history(self, job_id: str) -> Records:
+        """Give a job's log."""
+        return self._read(views.history(asking.id_of(job_id)))
+
+    def find(self, beginning: str) -> str:
+        """Give the one job id that begins so."""
+        return self._read(views.find(beginning))
+
+    def list(
+        self,
+        *,
+        states: Iterable[State | str] | State | str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
+        tenant: str | None = None,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        owner: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page:
+        """Give jobs, newest first. `after` is the `next` of the page before."""
+        between("limit", limit, 1, asking.PAGE_MAX)
+        asked = asking.filter_of(
+            states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner
+        )
+        return self._read(views.page(asked, limit, None if after is None else asking.id_of(after)))
+
+    def counts(self) -> Counts:
+        """Give how many jobs there are per queue, kind and state."""
+        return self._read(views.counts())

@@ -1,0 +1,118 @@
+"""Operations that give jobs away: by the next that are due, or by id."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.decide import Forbidden
+from leftfold.core.errors import CorruptLogError, LeftfoldError
+from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
+from leftfold.core.record import FORMAT, decode
+from leftfold.core.retry import Policy
+from leftfold.store.ops import Ask, carry_out
+from leftfold.store.query import Query, Steps, ids
+from leftfold.store.replies import Claim
+from leftfold.store.requests import Request, once
+
+_TOKEN_BYTES: Final = 16
+
+
+class Wanted(NamedTuple):
+    """Which jobs a worker can run, and how many it takes. None means any."""
+
+    queues: Sequence[str] | None
+    kinds: Sequence[str] | None
+    limit: int
+
+
+class _Given(NamedTuple):
+    """What is remembered of a claim: enough to give the same claims again."""
+
+    token: str
+    job_ids: list[str]
+
+
+def new_token() -> str:
+    """Give a secret that nobody guesses."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def claim(command: c.Claim, wanted: Wanted, request: Request | None, forbidden: Forbidden) -> Steps[list[Claim]]:
+    """Take the jobs that are due, the highest priority first, then the longest due."""
+    owner = command.by.name
+    return (
+        yield from once(
+            request,
+            lambda: _claim(command, wanted, forbidden),
+            lambda claims: claims and _Given(claims[0].token, [claim.job_id for claim in claims]),
+            lambda response: _same_claims(msgspec.json.decode(response, type=_Given), owner),
+        )
+    )
+
+
+def _claim(command: c.Claim, wanted: Wanted, forbidden: Forbidden) -> Steps[list[Claim]]:
+    sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
+    arguments = {
+        "queues": wanted.queues,
+        "kinds": wanted.kinds,
+        "sources": sorted(sources),
+        "limit": wanted.limit,
+        "owner": command.by.name,
+        "owner_json": msgspec.json.encode(command.by.name).decode(),
+        "token": c.digest(command.token),
+        "lease": command.lease,
+        "request_id": command.request_id,
+        "request_hash": None if command.request_id is None else c.fingerprint(command),
+        "format": FORMAT,
+    }
+    rows = yield Query("claim", arguments)
+    return [_claim_of(row, command.token, command.by.name) for row in rows]
+
+
+def _same_claims(given: _Given, owner: str) -> Steps[list[Claim]]:
+    rows = yield ids("claims", given.job_ids)
+    return [_claim_of(row, given.token, owner) for row in rows]
+
+
+def claim_job(job_id: str, command: c.Claim, request: Request | None, forbidden: Forbidden) -> Steps[Claim]:
+    """Take this very job, a stalled one too."""
+    (given,) = yield from once(
+        request,
+        lambda: _claim_job(job_id, command, forbidden),
+        lambda claims: _Given(claims[0].token, [job_id]),
+        lambda response: _same_claims(msgspec.json.decode(response, type=_Given), command.by.name),
+    )
+    return given
+
+
+def _claim_job(job_id: str, command: c.Claim, forbidden: Forbidden) -> Steps[list[Claim]]:
+    (outcome,) = yield from carry_out([Ask(job_id, command)], forbidden)
+    if isinstance(outcome, LeftfoldError):
+        raise outcome
+    (row,) = yield ids("claims", [job_id])
+    return [_claim_of(row, command.token, command.by.name)]
+
+
+def _claim_of(row: Sequence[Any], token: str, owner: str) -> Claim:
+    job_id, attempt, failures, until, first_event, first_format, first_data, later_format, later_data = row
+    first = decode(first_event, first_data, first_format)
+    later = None if later_data is None else decode(e.Enqueued.wire, later_data, later_format)
+    spec = (later.spec if isinstance(later, e.Enqueued) else None) or getattr(first, "spec", None)
+    if spec is None:
+        raise CorruptLogError(f"nothing says what job {job_id} is to do")
+    enqueued = later or first
+    policy = enqueued.policy if isinstance(enqueued, e.Enqueued) else Policy()
+    return Claim(
+        job_id=job_id,
+        attempt=attempt,
+        token=token,
+        owner=owner,
+        until=until,
+        failures=failures,
+        spec=spec,
+        policy=policy,
+    )

@@ -1,0 +1,175 @@
+"""Operations that make jobs. A key is unique among the live jobs of a tenant and kind; the index holds it to that."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.decide import Forbidden, apply
+from leftfold.core.errors import KeyTakenError
+from leftfold.core.lifecycle import TARGETS, Edge, State
+from leftfold.core.record import FORMAT, GENESIS, encode
+from leftfold.core.values import Spec
+from leftfold.store.ops import EVENT_COLUMNS, Ask, carry_out, check_there, event_rows, head_of, receipt_of
+from leftfold.store.query import Again, Query, Steps, Value
+from leftfold.store.replies import Receipt
+from leftfold.store.requests import Request, once
+from leftfold.store.rows import COLUMNS, row_of
+
+#: What to do if a live job holds the key: give that job, raise, give None, or put the new job in its place.
+OnConflict = Literal["return", "raise", "skip", "replace"]
+
+Creation = c.Enqueue | c.Receive
+
+#: `replace` cancels what nobody works on: a job that was never claimed, or that waits for its (next) claim.
+_REPLACEABLE: Final = (State.INBOX, State.QUEUED, State.RETRYING)
+_TRIES: Final = 5
+_PREFIX: Final = len('{"due":0')
+
+
+def create(
+    commands: Sequence[Creation], on_conflict: OnConflict, request: Request | None, forbidden: Forbidden
+) -> Steps[list[Receipt | None]]:
+    """Make jobs, or find those that hold their keys. Answers in the order of the commands; all by one actor."""
+    return (
+        yield from once(
+            request,
+            lambda: _create(commands, on_conflict, forbidden),
+            lambda receipts: receipts,
+            _remembered,
+        )
+    )
+
+
+def _remembered(response: bytes) -> Steps[list[Receipt | None]]:
+    yield from ()
+    return msgspec.json.decode(response, type=list[Receipt | None])
+
+
+def may_commit_apart(commands: Sequence[Creation], request: Request | None) -> bool:
+    """Tell whether one statement is all there is to it."""
+    return request is None and all(_is_plain(command) and command.spec.key is None for command in commands)
+
+
+def _is_plain(command: c.Creation) -> bool:
+    return isinstance(command, c.Enqueue) and not command.after
+
+
+def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
+    receipts: dict[str, Receipt | None] = {}
+    missed = list(commands)
+    for _ in range(_TRIES):
+        receipts.update((yield from _insert(missed, forbidden)))
+        missed = [command for command in missed if command.job_id not in receipts]
+        if not missed:
+            return [receipts[command.job_id] for command in commands]
+        holders = yield from _holders(missed)
+        if on_conflict == "replace":
+            yield from _make_room(missed, holders, forbidden)
+        else:
+            for command in missed:
+                holder = holders.get(_key_of(command.spec))
+                if holder is not None:  # else it ended meanwhile, and the key is free
+                    receipts[command.job_id] = _settle(command, holder, on_conflict)
+            missed = [command for command in missed if command.job_id not in receipts]
+    raise Again
+
+
+def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
+    """Give the receipts of those that could be made."""
+    legal = Edge(None, e.Enqueued, TARGETS[e.Enqueued]) not in forbidden
+    plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if legal else []
+    others = [command for command in commands if command not in plain] if len(plain) < len(commands) else []
+    receipts: dict[str, Receipt] = {}
+    if plain:
+        receipts.update((yield from _enqueue(plain)))
+    if others:
+        receipts.update((yield from _decide_and_insert(others, forbidden)))
+    return receipts
+
+
+def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
+    """Make jobs with the statement that reads the clock, seals, inserts and appends by itself."""
+    first = commands[0]
+    arguments = {"actor": first.by.name, "request_id": first.request_id, "format": FORMAT, "genesis": GENESIS}
+    made = yield Query("enqueue", arguments, _ENQUEUE_COLUMNS, [_enqueue_row(command) for command in commands])
+    state = TARGETS[e.Enqueued]
+    return {job_id: Receipt(job_id=job_id, state=state, version=1, rev=1, attempt=0) for (job_id,) in made}
+
+
+_ENQUEUE_COLUMNS: Final = (
+    "id", "tenant", "kind", "queue", "priority", "key", "correlation_id", "due", "delay", "lease", "rest",
+    "request_hash",
+)  # fmt: skip
+
+
+def _enqueue_row(command: c.Enqueue) -> Sequence[Value]:
+    spec = command.spec
+    # The store puts its clock where the event says due, and the rest behind it.
+    rest = encode(e.Enqueued(due=0, policy=command.policy, spec=spec))[_PREFIX:]
+    request_hash = None if command.request_id is None else c.fingerprint(command)
+    return (
+        command.job_id, spec.tenant, spec.kind, spec.queue, spec.priority, spec.key, spec.correlation_id,
+        command.due, command.delay, command.policy.lease, rest, request_hash,
+    )  # fmt: skip
+
+
+def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
+    """Make jobs as `decide` says: those that are only received, and those that wait for others."""
+    ((now,),) = yield Query("clock")
+    for command in commands:
+        if isinstance(command, c.Enqueue):
+            yield from check_there(command.after)
+    applied = [apply(None, command, now, forbidden) for command in commands]
+    rows = [row_of(job, records, head_of(GENESIS, records)) for job, records in applied]
+    made = {row[0] for row in (yield Query("insert", columns=COLUMNS, rows=rows))}
+    inserted = [each for each in applied if each.job.id in made]
+    events = [row for each in inserted for row in event_rows(each.records, GENESIS)]
+    if events:
+        yield Query("append", columns=EVENT_COLUMNS, rows=events)
+    return {each.job.id: receipt_of(each.job, changed=True) for each in inserted}
+
+
+def _key_of(spec: Spec) -> tuple[str, str, str | None]:
+    return spec.tenant, spec.kind, spec.key
+
+
+def _holders(commands: Sequence[Creation]) -> Steps[dict[tuple[str, str, str | None], Receipt]]:
+    keys = sorted({(command.spec.tenant, command.spec.kind, command.spec.key or "") for command in commands})
+    rows = yield Query("holders", columns=("tenant", "kind", "key"), rows=keys)
+    return {
+        (tenant, kind, key): Receipt(
+            job_id=job_id, state=State(state), version=version, rev=version + renewals, attempt=attempt, changed=False
+        )
+        for job_id, tenant, kind, key, state, version, renewals, attempt in rows
+    }
+
+
+def _settle(command: Creation, holder: Receipt, on_conflict: OnConflict) -> Receipt | None:
+    if on_conflict == "raise":
+        raise _taken(command, holder)
+    return None if on_conflict == "skip" else holder
+
+
+def _taken(command: Creation, holder: Receipt) -> KeyTakenError:
+    key, kind = command.spec.key, command.spec.kind
+    return KeyTakenError(f"key {key!r} of {kind!r} is held by job {holder.job_id}, which is {holder.state}")
+
+
+def _make_room(
+    commands: Sequence[Creation], holders: dict[tuple[str, str, str | None], Receipt], forbidden: Forbidden
+) -> Steps[None]:
+    """Cancel the jobs that hold the keys, or raise: what somebody works on is not replaced."""
+    for command in commands:
+        holder = holders.pop(_key_of(command.spec), None)
+        if holder is None:
+            continue
+        if holder.state not in _REPLACEABLE and holder.attempt:
+            raise _taken(command, holder)
+        # The rev makes sure that nobody claims it between our look and our cancellation.
+        cancel = c.Cancel(by=command.by, reason=f"replaced by {command.job_id}", expected_rev=holder.rev)
+        (outcome,) = yield from carry_out([Ask(holder.job_id, cancel)], forbidden)
+        if isinstance(outcome, Exception):
+            raise Again from outcome

@@ -1,0 +1,47 @@
+"""Job ids: UUIDs of version 7, so that they sort by the time of their making and a store's index grows at its end.
+
+48 bits of milliseconds, 12 bits of a counter, 10 bits for a shard, 52 random bits. Clock and randomness are given.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Final
+
+from leftfold.core import limits
+
+_COUNTER_BITS: Final = 12
+SHARDS: Final = 1 << 10
+_RANDOM_BYTES: Final = 7
+
+
+class Ids:
+    """Makes ids that only grow, whatever the clock does, within one process."""
+
+    def __init__(
+        self, clock: Callable[[], int] | None = None, randomness: Callable[[int], bytes] = os.urandom, shard: int = 0
+    ) -> None:
+        limits.between("shard", shard, 0, SHARDS - 1)
+        self._clock = clock or (lambda: time.time_ns() // 1000)
+        self._randomness = randomness
+        self._low = 0b10 << 62 | shard << 52
+        self._last = 0  # milliseconds and counter, as one number
+        self._lock = Lock()
+
+    def make(self, count: int) -> list[str]:
+        """Give this many new ids, in rising order."""
+        noise = self._randomness(count * _RANDOM_BYTES)
+        with self._lock:
+            first = max(self._clock() // 1000 << _COUNTER_BITS, self._last + 1)
+            self._last = first + count - 1
+        return [
+            self._format(first + place, noise[place * _RANDOM_BYTES : (place + 1) * _RANDOM_BYTES])
+            for place in range(count)
+        ]
+
+    def _format(self, moment: int, noise: bytes) -> str:
+        high = (moment >> _COUNTER_BITS) << 16 | 0x7000 | moment & 0xFFF
+        low = self._low | int.from_bytes(noise) >> 4
+        text = f"{high:016x}{low:016x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,243 @@
+"""Commands on jobs that are there: load, decide, append, for any number of jobs in one transaction.
+
+What an owner says most often (start, complete, renew, note) has a statement of its own that needs no load. It does
+what `decide` would do, or nothing; what it leaves undone is decided here, and done or refused with the reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.decide import Forbidden, apply
+from leftfold.core.errors import CorruptLogError, JobNotFoundError, KeyTakenError, LeftfoldError, StoreError
+from leftfold.core.job import Job
+from leftfold.core.lifecycle import ENDED, LEASED, SHAPE, TABLE, Edge, State, Who
+from leftfold.core.limits import EVENTS_PER_JOB_MAX
+from leftfold.core.record import FORMAT, Record, encode, link
+from leftfold.store.query import Query, Steps, Value, ids
+from leftfold.store.replies import Receipt
+from leftfold.store.rows import COLUMNS, Log, read_logs, row_of
+
+#: What became of one of many: where the job stands, or why nothing was written.
+Outcome = Receipt | LeftfoldError
+
+
+class Ask(NamedTuple):
+    """A command, and the job that it is about."""
+
+    job_id: str
+    command: c.AnyCommand
+
+
+def carry_out(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[list[Outcome]]:
+    """Decide each of the commands on the job's own log, and write what they come to. A refusal is its own only."""
+    locked = yield ids("lock", sorted({ask.job_id for ask in asks}))
+    before = read_logs((yield ids("load", [job_id for job_id, _ in locked]))) if locked else {}
+    after: dict[str, Log | CorruptLogError] = dict(before)
+    outcomes: list[Outcome] = []
+    for ask in asks:
+        outcome = _carry_out_one(after, ask, locked[0][1] if locked else 0, forbidden)
+        outcomes.append(outcome)
+    changed = [log for job_id, log in after.items() if isinstance(log, Log) and log is not before[job_id]]
+    for job_id in (yield from _without_key(before, changed)):
+        changed = [log for log in changed if log.job.id != job_id]
+        refusal = KeyTakenError(f"job {job_id} cannot be reopened: another live job holds its key")
+        outcomes = [refusal if ask.job_id == job_id else each for ask, each in zip(asks, outcomes, strict=True)]
+    yield from _write([(_log_of(before[log.job.id]), log) for log in changed])
+    return outcomes
+
+
+def _carry_out_one(logs: dict[str, Log | CorruptLogError], ask: Ask, now: int, forbidden: Forbidden) -> Outcome:
+    match logs.get(ask.job_id):
+        case None:
+            return JobNotFoundError(f"there is no job {ask.job_id}")
+        case CorruptLogError() as corrupt:
+            return corrupt
+        case Log() as log:
+            try:
+                job, records = apply(log.job, ask.command, now, forbidden)
+            except LeftfoldError as refusal:
+                return refusal
+            changed = job is not log.job
+            if changed:
+                logs[ask.job_id] = Log(job, log.records + records, head_of(log.head, records))
+            return receipt_of(job, changed=changed)
+
+
+def _log_of(log: Log | CorruptLogError) -> Log:
+    if isinstance(log, CorruptLogError):
+        raise log
+    return log
+
+
+def _without_key(before: dict[str, Log | CorruptLogError], changed: Iterable[Log]) -> Steps[set[str]]:
+    """Give the jobs that would come back to a key that is no longer theirs."""
+    back = {
+        (log.job.spec.tenant, log.job.spec.kind, log.job.spec.key): log.job.id
+        for log in changed
+        if log.job.spec.key and log.job.state not in ENDED and _log_of(before[log.job.id]).job.state in ENDED
+    }
+    if not back:
+        return set()
+    taken = yield Query("holders", columns=("tenant", "kind", "key"), rows=list(back))
+    return {back[tenant, kind, key] for _, tenant, kind, key, *_ in taken}
+
+
+def _write(changed: Sequence[tuple[Log, Log]]) -> Steps[None]:
+    """Append what is new to each log, and let the rows follow."""
+    events: list[Sequence[Value]] = []
+    for before, after in changed:
+        events += event_rows(after.records[len(before.records) :], before.head)
+    if events:
+        yield Query("append", columns=EVENT_COLUMNS, rows=events)
+    if changed:
+        rows = [(before.job.version, *row_of(after.job, after.records, after.head)) for before, after in changed]
+        moved = yield Query("project", columns=("before", *COLUMNS), rows=rows)
+        if len(moved) != len(changed):
+            raise StoreError("a locked row changed under our hands: somebody writes past the engine")
+
+
+EVENT_COLUMNS: Final = (
+    "job_id", "version", "at", "format", "event", "who", "actor", "request_id", "request_hash", "data", "hash",
+)  # fmt: skip
+
+
+def event_rows(records: Iterable[Record], head: bytes) -> Iterable[Sequence[Value]]:
+    """Give records as rows of the events table, chained to `head`."""
+    for record in records:
+        head = link(head, record)
+        yield (
+            record.job_id, record.version, record.at, record.format, record.event.wire, record.who.value,
+            record.actor, record.request_id, record.request_hash, record.data, head,
+        )  # fmt: skip
+
+
+def head_of(head: bytes, records: Iterable[Record]) -> bytes:
+    """Give the hash of the last of the records, chained to `head`."""
+    for record in records:
+        head = link(head, record)
+    return head
+
+
+def receipt_of(job: Job, *, changed: bool) -> Receipt:
+    """Say where a job stands."""
+    return Receipt(
+        job_id=job.id,
+        state=job.state,
+        version=job.version,
+        rev=job.rev,
+        attempt=job.attempt,
+        until=job.lease.until if job.lease else None,
+        cancel_requested=job.cancel_requested_at is not None,
+        changed=changed,
+    )
+
+
+# --- what owners say most often ---------------------------------------------------------------------------------------
+
+_MOVES: Final = {c.Start: e.Started, c.Complete: e.Succeeded}
+
+
+def is_quick(ask: Ask) -> bool:
+    """Tell whether a statement of its own may answer the command; with a request_id the log must be asked first."""
+    command = ask.command
+    if command.by.who is not Who.OWNER or command.request_id is not None:
+        return False
+    return isinstance(command, c.Start | c.Complete | c.Heartbeat | c.Note)
+
+
+def quickly(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[dict[int, Receipt]]:
+    """Answer what needs no look at the log, by its place among the asks. All are of one command."""
+    times = Counter(ask.job_id for ask in asks)
+    # In the order of ids, so that two batches never wait for each other in a circle.
+    places = sorted((ask.job_id, place) for place, ask in enumerate(asks) if times[ask.job_id] == 1 and is_quick(ask))
+    if not places:
+        return {}
+    rows = yield _quick_query([asks[place] for _, place in places], forbidden)
+    done = {row[0]: row for row in rows}
+    return {place: _receipt(done[job_id]) for job_id, place in places if job_id in done}
+
+
+def _quick_query(asks: Sequence[Ask], forbidden: Forbidden) -> Query:
+    first = asks[0].command
+    if isinstance(first, c.Heartbeat):
+        fences = [_fence(ask) for ask in asks]
+        return Query("renew", {"lease": first.lease}, ("id", "attempt", "token"), fences)
+    rule = next((rule for rule in TABLE if rule.event is _MOVES.get(type(first))), None)
+    sources = rule.sources if rule else tuple(LEASED)
+    target = rule.target if rule else State.RUNNING  # any leased state: a note changes nothing
+    allowed = [state for state in sources if state and not (rule and Edge(state, rule.event, target) in forbidden)]
+    arguments = {
+        "sources": [state.value for state in allowed],
+        "target": target.value if rule else None,
+        "leased": SHAPE[target].lease,
+        "has_result": SHAPE[target].result,
+        "ended": target in ENDED,
+        "events_max": EVENTS_PER_JOB_MAX,
+        "format": FORMAT,
+    }
+    rows = [(*_fence(ask), ask.command.by.name, *_told(ask.command)) for ask in asks]
+    return Query("own", arguments, ("id", "attempt", "token", "actor", "event", "data"), rows)
+
+
+def _fence(ask: Ask) -> tuple[str, int, str]:
+    return ask.job_id, ask.command.by.attempt, c.digest(ask.command.by.token)
+
+
+def _told(command: c.AnyCommand) -> tuple[str, str]:
+    match command:
+        case c.Start():
+            event: e.AnyEvent = e.Started()
+        case c.Complete(result=result):
+            event = e.Succeeded(result=result)
+        case c.Note(note=note):
+            event = note
+        case _:
+            raise TypeError(f"{command.wire} has no statement of its own")
+    return event.wire, encode(event)
+
+
+def _receipt(row: Sequence[object]) -> Receipt:
+    job_id, state, version, renewals, attempt, until, cancel_requested_at = row
+    held = State(str(state)) in LEASED
+    return Receipt(
+        job_id=str(job_id),
+        state=State(str(state)),
+        version=int(str(version)),
+        rev=int(str(version)) + int(str(renewals)),
+        attempt=int(str(attempt)),
+        until=int(str(until)) if held else None,
+        cancel_requested=cancel_requested_at is not None,
+    )
+
+
+# --- waits for other jobs ---------------------------------------------------------------------------------------------
+
+
+def check_there(job_ids: Sequence[str]) -> Steps[None]:
+    """Refuse to wait for jobs that are not there: nothing would ever end the wait."""
+    there = {row[0] for row in (yield ids("states", job_ids))} if job_ids else set()
+    missing = [job_id for job_id in job_ids if job_id not in there]
+    if missing:
+        raise JobNotFoundError(f"there is no job {missing[0]} to wait for")
+
+
+def suspend(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[list[Outcome]]:
+    """Carry out suspensions, of which none may wait for a job that is not there."""
+    for ask in asks:
+        if isinstance(ask.command, c.Suspend):
+            yield from check_there(ask.command.wait.jobs)
+    return (yield from carry_out(asks, forbidden))
+
+
+def resume(job_id: str, by: c.Actor, request_id: str | None, forbidden: Forbidden) -> Steps[list[Outcome]]:
+    """End a wait for jobs with what became of them."""
+    yield ids("lock", [job_id])
+    log = read_logs((yield ids("load", [job_id]))).get(job_id)
+    waits = log.job.wait.jobs if isinstance(log, Log) and log.job.wait else ()
+    states = (yield ids("states", waits)) if waits else []
+    outcomes = {job: state for job, state in states if State(state) in ENDED}
+    command = c.Resume(by=by, outcomes=outcomes, request_id=request_id)
+    return (yield from carry_out([Ask(job_id, command)], forbidden))

@@ -1,0 +1,288 @@
+"""Runs operations on PostgreSQL, with a pool of connections: the sync driver and the async one, line by line the same.
+
+Read committed is enough: every writer of a job locks its row first. A transaction that had to give way is run anew.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import psycopg
+import psycopg_pool
+from psycopg.rows import tuple_row
+
+from leftfold.core.errors import StoreError, StoreUnavailableError, ValidationError
+from leftfold.store import migrate
+from leftfold.store.postgres.wire import (
+    UNIQUE_VIOLATION,
+    arguments,
+    check_server,
+    check_transaction,
+    gives_way,
+    is_cut,
+    plan,
+    queries,
+    quoted,
+    translated,
+)
+from leftfold.store.query import Again, Columns, Operation, Query, adrive, drive
+from leftfold.store.sessions import driver_connection
+
+T = TypeVar("T")
+
+_TRIES: Final = 20
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+CONNECT_SECONDS: Final = 10
+GAVE_WAY: Final = "the operation gave way to others too often: try again"
+POOL_SECONDS: Final = 30.0
+
+
+class _Base:
+    """What both drivers know."""
+
+    dialect = "postgres"
+
+    def __init__(self, url: str, *, schema: str, pool_size: int, clock: Callable[[], int] | None) -> None:
+        self.url = url
+        self.schema = schema
+        self.queries = queries(schema)
+        self.migrations = migrate.migrations("postgres", {"schema": quoted(schema)})
+        self._clock = clock  # None: the server's own
+        self._pid = os.getpid()
+        self._options: dict[str, Any] = {
+            "min_size": 1,
+            "max_size": pool_size,
+            "timeout": POOL_SECONDS,
+            "open": False,
+            "kwargs": {"autocommit": True, "row_factory": tuple_row, "connect_timeout": CONNECT_SECONDS},
+        }
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError("this store was opened before a fork: open it anew in the child")
+
+    def _applied_query(self) -> str:
+        return f"SELECT version, checksum FROM {quoted(self.schema)}.migrations ORDER BY 1"
+
+    def _there_query(self) -> tuple[str, tuple[str]]:
+        return "SELECT to_regclass(%s) IS NOT NULL", (f"{quoted(self.schema)}.migrations",)
+
+    def _bookkeeping(self) -> str:
+        return (
+            f"CREATE TABLE IF NOT EXISTS {quoted(self.schema)}.migrations (version integer PRIMARY KEY, "
+            "name text NOT NULL, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+        )
+
+
+class PostgresStore(_Base):
+    """A database, opened. Safe for threads; not for a fork, which must open it anew."""
+
+    def __init__(
+        self, url: str, *, schema: str = "leftfold", pool_size: int = 10, clock: Callable[[], int] | None = None
+    ) -> None:
+        super().__init__(url, schema=schema, pool_size=pool_size, clock=clock)
+        self._pool = psycopg_pool.ConnectionPool(url, **self._options)
+
+    def open(self) -> "PostgresStore":
+        """Connect, and refuse a server or a schema that will not do."""
+        try:
+            with self.connect() as connection:
+                migrate.check_ready(self.migrations, self.applied(connection))
+        except psycopg.Error as problem:
+            raise translated(problem) from problem
+        self._pool.open()
+        return self
+
+    def connect(self) -> psycopg.Connection[Columns]:
+        """Give a connection of its own."""
+        connection = psycopg.connect(self.url, autocommit=True, row_factory=tuple_row, connect_timeout=CONNECT_SECONDS)
+        info = connection.info
+        check_server(info.server_version, info.parameter_status("server_encoding") or "")
+        return connection
+
+    def close(self) -> None:
+        """Close the pool."""
+        self._pool.close()
+
+    def applied(self, connection: psycopg.Connection[Columns]) -> list[migrate.Applied]:
+        """Give the migrations that the schema has."""
+        ((there,),) = connection.execute(*self._there_query()).fetchall()
+        rows = connection.execute(self._applied_query()).fetchall() if there else []
+        return [migrate.Applied(*row) for row in rows]
+
+    def migrate(self) -> list[migrate.Migration]:
+        """Bring the schema to ours, in one transaction, and give what that took. Two at once wait for each other."""
+        name = quoted(self.schema)
+        try:
+            with self.connect() as connection, connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('leftfold.migrate', 0))")
+                ((there,),) = connection.execute(
+                    "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", (self.schema,)
+                ).fetchall()
+                if not there:
+                    connection.execute(f"CREATE SCHEMA {name}")
+                connection.execute(self._bookkeeping())
+                missing = migrate.pending(self.migrations, self.applied(connection))
+                for migration in missing:
+                    connection.execute(migration.sql.encode())
+                    connection.execute(
+                        f"INSERT INTO {name}.migrations (version, name, checksum) VALUES (%s, %s, %s)",
+                        (migration.version, migration.name, migration.checksum),
+                    )
+        except psycopg.Error as problem:
+            raise translated(problem, migrating=True) from problem
+        return missing
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation in one transaction, or each of its queries in one where it says so."""
+        self._check_process()
+        for attempt in range(_TRIES):
+            progress = _Progress(operation)
+            try:
+                with self._pool.connection() as connection:
+                    return self._run_once(connection, operation, progress)
+            except Again:
+                continue
+            except (psycopg.Error, psycopg_pool.PoolTimeout) as problem:
+                if not progress.may_run_again(problem, attempt):
+                    raise translated(problem, unknown=progress.unknown) from problem
+        raise StoreUnavailableError(GAVE_WAY)
+
+    def _run_once(self, connection: psycopg.Connection[Columns], operation: Operation[T], progress: "_Progress") -> T:
+        cursor = connection.cursor()
+        execute = functools.partial(self.execute, cursor)
+        if operation.apart:
+            progress.unknown = not operation.reads
+            return drive(operation.steps(), execute)
+        cursor.execute(_BEGIN)
+        answer = drive(operation.steps(), execute)
+        progress.unknown = not operation.reads
+        cursor.execute("COMMIT")
+        return answer
+
+    def run_within(self, connection: object, operation: Operation[T]) -> T:
+        """Run an operation as a part of the caller's transaction: nothing is committed here."""
+        foreign = driver_connection(connection)
+        if not isinstance(foreign, psycopg.Connection):
+            raise ValidationError(f"within takes a psycopg or SQLAlchemy connection, not {connection!r}")
+        check_transaction(foreign)
+        for _ in range(_TRIES):
+            try:
+                with foreign.transaction(), foreign.cursor(row_factory=tuple_row) as cursor:
+                    return drive(operation.steps(), functools.partial(self.execute, cursor))
+            except Again:
+                continue
+            except psycopg.Error as problem:
+                if problem.sqlstate != UNIQUE_VIOLATION or not gives_way(problem):
+                    raise translated(problem) from problem
+        raise StoreUnavailableError(GAVE_WAY)
+
+    def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
+        """Run one query."""
+        sql = self.queries[query.name].encode()
+        cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=plan(query))
+        return cursor.fetchall() if cursor.description is not None else []
+
+
+class AsyncPostgresStore(_Base):
+    """The same for asyncio."""
+
+    def __init__(
+        self, url: str, *, schema: str = "leftfold", pool_size: int = 10, clock: Callable[[], int] | None = None
+    ) -> None:
+        super().__init__(url, schema=schema, pool_size=pool_size, clock=clock)
+        self._pool = psycopg_pool.AsyncConnectionPool(url, **self._options)
+
+    async def open(self) -> "AsyncPostgresStore":
+        """Connect, and refuse a server or a schema that will not do."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self.url, autocommit=True, row_factory=tuple_row, connect_timeout=CONNECT_SECONDS
+            )
+            async with connection:
+                info = connection.info
+                check_server(info.server_version, info.parameter_status("server_encoding") or "")
+                migrate.check_ready(self.migrations, await self._applied(connection))
+        except psycopg.Error as problem:
+            raise translated(problem) from problem
+        await self._pool.open()
+        return self
+
+    async def close(self) -> None:
+        """Close the pool."""
+        await self._pool.close()
+
+    async def _applied(self, connection: psycopg.AsyncConnection[Columns]) -> list[migrate.Applied]:
+        ((there,),) = await (await connection.execute(*self._there_query())).fetchall()
+        rows = await (await connection.execute(self._applied_query())).fetchall() if there else []
+        return [migrate.Applied(*row) for row in rows]
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run an operation in one transaction, or each of its queries in one where it says so."""
+        self._check_process()
+        for attempt in range(_TRIES):
+            progress = _Progress(operation)
+            try:
+                async with self._pool.connection() as connection:
+                    return await self._run_once(connection, operation, progress)
+            except Again:
+                continue
+            except (psycopg.Error, psycopg_pool.PoolTimeout) as problem:
+                if not progress.may_run_again(problem, attempt):
+                    raise translated(problem, unknown=progress.unknown) from problem
+        raise StoreUnavailableError(GAVE_WAY)
+
+    async def _run_once(
+        self, connection: psycopg.AsyncConnection[Columns], operation: Operation[T], progress: "_Progress"
+    ) -> T:
+        cursor = connection.cursor()
+        execute = functools.partial(self.execute, cursor)
+        if operation.apart:
+            progress.unknown = not operation.reads
+            return await adrive(operation.steps(), execute)
+        await cursor.execute(_BEGIN)
+        answer = await adrive(operation.steps(), execute)
+        progress.unknown = not operation.reads
+        await cursor.execute("COMMIT")
+        return answer
+
+    async def run_within(self, connection: object, operation: Operation[T]) -> T:
+        """Run an operation as a part of the caller's transaction: nothing is committed here."""
+        session: Any = connection
+        if hasattr(session, "sync_session"):  # SQLAlchemy's, which may have to connect first
+            session = await session.connection()
+        foreign = driver_connection(session)
+        if not isinstance(foreign, psycopg.AsyncConnection):
+            raise ValidationError(f"within takes an async psycopg or SQLAlchemy connection, not {connection!r}")
+        check_transaction(foreign)
+        for _ in range(_TRIES):
+            try:
+                async with foreign.transaction(), foreign.cursor(row_factory=tuple_row) as cursor:
+                    return await adrive(operation.steps(), functools.partial(self.execute, cursor))
+            except Again:
+                continue
+            except psycopg.Error as problem:
+                if problem.sqlstate != UNIQUE_VIOLATION or not gives_way(problem):
+                    raise translated(problem) from problem
+        raise StoreUnavailableError(GAVE_WAY)
+
+    async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
+        """Run one query."""
+        sql = self.queries[query.name].encode()
+        await cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=plan(query))
+        return await cursor.fetchall() if cursor.description is not None else []
+
+
+class _Progress:
+    """How far an operation came: whether its commit may have been on its way when something broke."""
+
+    def __init__(self, operation: Operation[Any]) -> None:
+        self.unknown = False
+        self._reads = operation.reads
+
+    def may_run_again(self, problem: Exception, attempt: int) -> bool:
+        """Tell whether nothing was written, and another try may do better."""
+        if not isinstance(problem, psycopg.Error):
+            return False
+        return gives_way(problem) or (is_cut(problem) and not self.unknown and attempt < 2)

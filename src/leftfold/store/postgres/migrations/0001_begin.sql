@@ -1,0 +1,156 @@
+-- The store on PostgreSQL. `{schema}` is the schema that everything lives in. Times are microseconds since 1970, UTC.
+
+CREATE TYPE {schema}.state AS ENUM (
+    -- rendered from the lifecycle: states
+    'inbox', 'queued', 'retrying', 'claimed', 'running', 'waiting', 'parked', 'stalled', 'succeeded', 'failed', 'cancelled', 'dead_lettered'
+    -- end
+);
+
+-- The truth: one row per event. The hash chains each to the one before it, and the head stands in the job's row.
+CREATE TABLE {schema}.events (
+    at           bigint   NOT NULL,
+    xid          bigint   NOT NULL DEFAULT pg_current_xact_id()::text::bigint,  -- by which a feed knows what it saw
+    job_id       uuid     NOT NULL,
+    version      integer  NOT NULL CHECK (version > 0),
+    format       smallint NOT NULL,
+    event        text     NOT NULL,
+    who          text     NOT NULL,
+    actor        text     NOT NULL,
+    request_id   text,
+    request_hash text,
+    data         text     NOT NULL,
+    hash         bytea    NOT NULL,
+    PRIMARY KEY (job_id, version)
+);
+CREATE UNIQUE INDEX events_request ON {schema}.events (job_id, request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX events_xid ON {schema}.events USING brin (xid);
+CREATE INDEX events_at ON {schema}.events USING brin (at);
+
+-- What the log comes to: small, and derived. Payload, wait, result and error stay in their events; `enqueued`,
+-- `wait`, `result` and `error` are the versions to find them at. Only lease end and renewals stand nowhere else.
+CREATE TABLE {schema}.jobs (
+    id                  uuid     PRIMARY KEY,
+    created_at          bigint   NOT NULL,
+    updated_at          bigint   NOT NULL,
+    ended_at            bigint,
+    due                 bigint,
+    until               bigint,           -- the end of the lease, or of the last one
+    lease               bigint   NOT NULL, -- how long a lease is, by the job's policy
+    deadline            bigint,           -- of the wait
+    cancel_requested_at bigint,
+    version             integer  NOT NULL,
+    renewals            integer  NOT NULL,
+    attempt             integer  NOT NULL,
+    failures            integer  NOT NULL,
+    enqueued            integer,
+    wait                integer,
+    result              integer,
+    error               integer,
+    state               {schema}.state NOT NULL,
+    priority            smallint NOT NULL,
+    head                bytea    NOT NULL,
+    tenant              text COLLATE "C"     NOT NULL,
+    kind                text COLLATE "C"     NOT NULL,
+    queue               text COLLATE "C"     NOT NULL,
+    key                 text COLLATE "C",
+    correlation_id      text,
+    owner               text,
+    token               text,              -- the digest; nobody but the owner has the token
+    renewed_by          text,              -- the request_id of the last renewal, and what it asked
+    renewed_hash        text,
+    CONSTRAINT token CHECK ((token IS NULL) = (owner IS NULL)),
+    -- rendered from the lifecycle: shapes
+    CONSTRAINT due_by_state CHECK ((due IS NOT NULL) = (state IN ('queued', 'retrying'))),
+    CONSTRAINT lease_by_state CHECK ((owner IS NOT NULL) = (state IN ('claimed', 'running'))),
+    CONSTRAINT wait_by_state CHECK ((wait IS NOT NULL) = (state IN ('waiting', 'parked'))),
+    CONSTRAINT result_by_state CHECK ((result IS NOT NULL) = (state IN ('succeeded'))),
+    CONSTRAINT error_by_state CHECK ((error IS NOT NULL) = (state IN ('retrying', 'failed', 'dead_lettered'))),
+    CONSTRAINT ended_by_state CHECK ((ended_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled', 'dead_lettered')))
+    -- end
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+-- No index speaks of a column that a renewal or a start changes: those rewrite the row in place (HOT).
+CREATE INDEX jobs_claimable ON {schema}.jobs (queue, priority DESC, due, id) WHERE due IS NOT NULL;
+CREATE INDEX jobs_leased ON {schema}.jobs (token) WHERE token IS NOT NULL;
+CREATE INDEX jobs_deadline ON {schema}.jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX jobs_error ON {schema}.jobs (id) WHERE error IS NOT NULL;
+CREATE INDEX jobs_wait ON {schema}.jobs (id) WHERE wait IS NOT NULL;
+CREATE INDEX jobs_correlation ON {schema}.jobs (correlation_id) WHERE correlation_id IS NOT NULL;
+CREATE UNIQUE INDEX jobs_key ON {schema}.jobs (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL;
+
+-- How many jobs are where: the sum of the rows. Transitions append to it, and nobody waits for a common row.
+CREATE TABLE {schema}.counts (
+    queue text COLLATE "C"           NOT NULL,
+    kind  text COLLATE "C"           NOT NULL,
+    state {schema}.state NOT NULL,
+    jobs  bigint         NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+
+-- What was answered to requests that speak of no one job: enqueue and claim.
+CREATE TABLE {schema}.requests (
+    tenant       text COLLATE "C"   NOT NULL,
+    request_id   text   NOT NULL,
+    request_hash text   NOT NULL,
+    at           bigint NOT NULL,
+    response     text   NOT NULL,
+    PRIMARY KEY (tenant, request_id)
+);
+
+CREATE TABLE {schema}.queues (
+    name      text COLLATE "C" PRIMARY KEY,
+    paused_at bigint,
+    paused_by text,
+    reason    text
+);
+
+-- The only way to change what is written: a transaction that says here who does it, and why.
+CREATE TABLE {schema}.maintenance (
+    id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at     bigint NOT NULL,
+    actor  text   NOT NULL,
+    reason text   NOT NULL,
+    xid    xid8   NOT NULL DEFAULT pg_current_xact_id()
+);
+
+CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM {schema}.maintenance WHERE xid = pg_current_xact_id()) THEN
+        RETURN coalesce(NEW, OLD);
+    END IF;
+    RAISE EXCEPTION 'leftfold: % of % is refused: %', lower(TG_OP), TG_TABLE_NAME, TG_ARGV[0];
+END $$;
+
+CREATE TRIGGER events_stand BEFORE UPDATE OR DELETE ON {schema}.events
+    FOR EACH ROW EXECUTE FUNCTION {schema}.refuse('what is on the log stands');
+CREATE TRIGGER events_stay BEFORE TRUNCATE ON {schema}.events
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse('what is on the log stands');
+CREATE TRIGGER jobs_stay BEFORE DELETE ON {schema}.jobs
+    FOR EACH ROW EXECUTE FUNCTION {schema}.refuse('a job with a log stays');
+CREATE TRIGGER jobs_stay_all BEFORE TRUNCATE ON {schema}.jobs
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse('a job with a log stays');
+CREATE TRIGGER jobs_final BEFORE UPDATE ON {schema}.jobs FOR EACH ROW WHEN (OLD.state IN (
+    -- rendered from the lifecycle: final
+    'succeeded', 'cancelled'
+    -- end
+)) EXECUTE FUNCTION {schema}.refuse('a final job never changes');
+CREATE TRIGGER maintenance_stands BEFORE UPDATE OR DELETE ON {schema}.maintenance
+    FOR EACH ROW EXECUTE FUNCTION {schema}.refuse('what was done stands');
+
+-- The store's clock.
+CREATE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
+
+-- The hash of an event, as `leftfold.core.record.link` computes it: each field behind its length in bytes.
+CREATE FUNCTION {schema}.field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(octet_length(value) || ':' || value, '-')
+$$;
+CREATE FUNCTION {schema}.link(
+    previous bytea, job_id text, version integer, at bigint, event text, format integer, who text, actor text,
+    request_id text, request_hash text, data text
+) RETURNS bytea LANGUAGE sql STABLE AS $$
+    SELECT sha256(previous || convert_to(
+        {schema}.field(job_id) || {schema}.field(version::text) || {schema}.field(at::text) || {schema}.field(event)
+        || {schema}.field(format::text) || {schema}.field(who) || {schema}.field(actor) || {schema}.field(request_id)
+        || {schema}.field(request_hash) || {schema}.field(data), 'UTF8'))
+$$;

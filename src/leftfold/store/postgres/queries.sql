@@ -1,0 +1,301 @@
+-- Every query of the PostgreSQL store. `:name` is an argument: one value, or one array of a batch's values.
+-- `{schema}` is the schema. No state is named here: those that count come from the lifecycle's table.
+--
+-- The shape of a write: lock what is asked for (`held`), read the clock behind the lock (`timed`), seal it into the
+-- chain (`sealed`), move the row, append the event, count. Rows are reached by ctid: they are locked by then, and no
+-- statistics lead the planner astray. What a statement does not give back, it refused: `decide` says why.
+
+-- name: enqueue
+-- A job whose key is taken by a live one is not given back.
+WITH asked AS MATERIALIZED (
+    SELECT a.*, coalesce(:now::bigint, {schema}.clock()) AS at
+    FROM unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[], :key::text[],
+                :correlation_id::text[], :due::bigint[], :delay::bigint[], :lease::bigint[], :rest::text[],
+                :request_hash::text[])
+         AS a (id, tenant, kind, queue, priority, key, correlation_id, due, delay, lease, rest, request_hash)
+),
+timed AS MATERIALIZED (
+    SELECT a.*, greatest(coalesce(a.due, a.at + a.delay, a.at), a.at) AS from_then FROM asked a
+),
+told AS MATERIALIZED (SELECT t.*, '{"due":' || t.from_then || t.rest AS data FROM timed t),
+sealed AS MATERIALIZED (
+    SELECT t.*, {schema}.link(:genesis::bytea, t.id::text, 1, t.at, 'enqueued', :format, 'client', :actor,
+                              :request_id, t.request_hash, t.data) AS hash
+    FROM told t
+),
+made AS (
+    INSERT INTO {schema}.jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
+                               state, priority, head, tenant, kind, queue, key, correlation_id)
+    SELECT id, at, at, from_then, lease, 1, 0, 0, 0, 1,
+           {enqueued}, priority, hash, tenant, kind, queue, key, correlation_id
+    FROM sealed
+    ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
+    RETURNING id, queue, kind, state
+),
+appended AS (
+    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, request_id, request_hash, data, hash)
+    SELECT s.at, s.id, 1, :format, 'enqueued', 'client', :actor, :request_id, s.request_hash, s.data, s.hash
+    FROM sealed s JOIN made USING (id)
+),
+counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state)
+SELECT id::text FROM made;
+
+-- name: holders
+-- The live jobs that hold these keys.
+SELECT j.id::text, j.tenant, j.kind, j.key, j.state, j.version, j.renewals, j.attempt
+FROM unnest(:tenant::text[], :kind::text[], :key::text[]) AS a (tenant, kind, key)
+JOIN {schema}.jobs j ON j.tenant = a.tenant AND j.kind = a.kind AND j.key = a.key AND j.ended_at IS NULL;
+
+-- name: claim
+-- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
+-- nothing. The lanes are found by hopping through the index, and read in the order of priority until there is enough.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+known (queue) AS (
+    SELECT min(queue) FROM {schema}.jobs WHERE due IS NOT NULL AND :queues::text[] IS NULL
+    UNION ALL
+    SELECT (SELECT min(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.queue > k.queue)
+    FROM known k WHERE k.queue IS NOT NULL
+),
+wanted (queue) AS (
+    SELECT queue FROM (SELECT queue FROM known UNION SELECT unnest(:queues::text[])) q
+    WHERE queue IS NOT NULL
+      AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = queue AND p.paused_at IS NOT NULL)
+),
+lanes (queue, priority) AS (
+    SELECT w.queue, (SELECT max(j.priority) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.queue = w.queue)
+    FROM wanted w
+    UNION ALL
+    SELECT l.queue, (SELECT max(j.priority) FROM {schema}.jobs j
+                     WHERE j.due IS NOT NULL AND j.queue = l.queue AND j.priority < l.priority)
+    FROM lanes l WHERE l.priority IS NOT NULL
+),
+held AS MATERIALIZED (
+    SELECT j.*, clock.now
+    FROM clock, (SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, random()) lane
+    CROSS JOIN LATERAL (
+        SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind, k.priority,
+               k.due AS was_due, coalesce(:lease::bigint, k.lease) AS length
+        FROM {schema}.jobs k
+        WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now
+          AND k.state = ANY (:sources::{schema}.state[]) AND (:kinds::text[] IS NULL OR k.kind = ANY (:kinds::text[]))
+        ORDER BY k.due, k.id
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ) j
+    LIMIT :limit
+),
+told AS MATERIALIZED (
+    SELECT h.*, greatest(h.now, h.updated_at) AS at,
+           '{"owner":' || :owner_json::text || ',"token":"' || :token::text || '","lease":' || h.length || '}' AS data
+    FROM held h
+),
+sealed AS MATERIALIZED (
+    SELECT t.*, {schema}.link(t.head, t.id::text, t.version + 1, t.at, 'claimed', :format, 'worker', :owner,
+                              :request_id, :request_hash, t.data) AS hash
+    FROM told t
+),
+moved AS (
+    UPDATE {schema}.jobs j
+    SET state = {claimed}, version = j.version + 1, updated_at = s.at, head = s.hash, attempt = j.attempt + 1,
+        owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
+    FROM sealed s WHERE j.ctid = s.place
+    RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.cancel_requested_at, j.state,
+              s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.hash
+),
+appended AS (
+    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, request_id, request_hash, data, hash)
+    SELECT at, id, version, :format, 'claimed', 'worker', :owner, :request_id, :request_hash, data, hash FROM moved
+),
+counted AS (
+    INSERT INTO {schema}.counts
+    SELECT queue, kind, was, -count(*) FROM moved GROUP BY queue, kind, was
+    UNION ALL
+    SELECT queue, kind, state, count(*) FROM moved GROUP BY queue, kind, state
+)
+SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data
+FROM moved m
+JOIN {schema}.events first ON first.job_id = m.id AND first.version = 1
+LEFT JOIN {schema}.events later ON later.job_id = m.id AND later.version = m.enqueued AND m.enqueued > 1
+ORDER BY m.priority DESC, m.was_due, m.id;
+
+-- name: claims
+-- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
+SELECT j.id::text, j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
+FROM unnest(:id::uuid[]) WITH ORDINALITY AS a (id, place)
+JOIN {schema}.jobs j ON j.id = a.id
+JOIN {schema}.events first ON first.job_id = j.id AND first.version = 1
+LEFT JOIN {schema}.events later ON later.job_id = j.id AND later.version = j.enqueued AND j.enqueued > 1
+ORDER BY a.place;
+
+-- name: own
+-- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
+WITH held AS MATERIALIZED (
+    SELECT j.*, a.actor, a.event, a.data
+    FROM unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[])
+         AS a (id, attempt, token, actor, event, data)
+    CROSS JOIN LATERAL (
+        SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind
+        FROM {schema}.jobs k
+        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token
+          AND k.state = ANY (:sources::{schema}.state[]) AND k.version < :events_max
+        FOR UPDATE
+    ) j
+),
+timed AS MATERIALIZED (
+    SELECT h.*, greatest(coalesce(:now::bigint, {schema}.clock()), h.updated_at) AS at FROM held h
+),
+sealed AS MATERIALIZED (
+    SELECT t.*, {schema}.link(t.head, t.id::text, t.version + 1, t.at, t.event, :format, 'owner', t.actor,
+                              NULL, NULL, t.data) AS hash
+    FROM timed t
+),
+moved AS (
+    UPDATE {schema}.jobs j
+    SET state = coalesce(:target::{schema}.state, j.state), version = j.version + 1, updated_at = s.at, head = s.hash,
+        owner = CASE WHEN :leased THEN j.owner END, token = CASE WHEN :leased THEN j.token END,
+        result = CASE WHEN :has_result THEN j.version + 1 END, ended_at = CASE WHEN :ended THEN s.at END
+    FROM sealed s WHERE j.ctid = s.place
+    RETURNING j.id, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at,
+              s.at, s.was, s.queue, s.kind, s.actor, s.event, s.data, s.hash
+),
+appended AS (
+    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, hash)
+    SELECT at, id, version, :format, event, 'owner', actor, data, hash FROM moved
+),
+counted AS (
+    INSERT INTO {schema}.counts
+    SELECT queue, kind, was, -count(*) FROM moved WHERE was <> state GROUP BY queue, kind, was
+    UNION ALL
+    SELECT queue, kind, state, count(*) FROM moved WHERE was <> state GROUP BY queue, kind, state
+)
+SELECT id::text, state, version, renewals, attempt, until, cancel_requested_at FROM moved;
+
+-- name: renew
+WITH held AS MATERIALIZED (
+    SELECT j.place
+    FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
+    CROSS JOIN LATERAL (
+        SELECT k.ctid AS place FROM {schema}.jobs k
+        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token FOR UPDATE
+    ) j
+),
+timed AS MATERIALIZED (SELECT h.place, coalesce(:now::bigint, {schema}.clock()) AS now FROM held h)
+UPDATE {schema}.jobs j
+SET until = greatest(t.now + coalesce(:lease::bigint, j.lease), j.until), renewals = j.renewals + 1,
+    renewed_by = NULL, renewed_hash = NULL
+FROM timed t WHERE j.ctid = t.place
+RETURNING j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at;
+
+-- name: lock
+-- The rows stay as they are until the transaction ends, and the clock is read behind that.
+WITH locked AS MATERIALIZED (
+    SELECT id FROM {schema}.jobs WHERE id = ANY (:id::uuid[]) ORDER BY id FOR UPDATE
+)
+SELECT id::text, coalesce(:now::bigint, {schema}.clock()) FROM locked;
+
+-- name: clock
+SELECT coalesce(:now::bigint, {schema}.clock());
+
+-- name: load
+-- The whole log of each job, with what its row knows beside it.
+SELECT j.id::text, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, e.version, e.at, e.format, e.event,
+       e.who, e.actor, e.request_id, e.request_hash, e.data, e.hash
+FROM {schema}.jobs j JOIN {schema}.events e ON e.job_id = j.id
+WHERE j.id = ANY (:id::uuid[])
+ORDER BY j.id, e.version;
+
+-- name: append
+INSERT INTO {schema}.events (job_id, version, at, format, event, who, actor, request_id, request_hash, data, hash)
+SELECT * FROM unnest(:job_id::uuid[], :version::integer[], :at::bigint[], :format::smallint[], :event::text[],
+                     :who::text[], :actor::text[], :request_id::text[], :request_hash::text[], :data::text[],
+                     :hash::bytea[]);
+
+-- name: insert
+-- New rows as they are given. One whose key is taken by a live job is not given back.
+WITH made AS (
+    INSERT INTO {schema}.jobs ({columns})
+    SELECT {columns} FROM unnest({arrays}) AS a ({columns})
+    ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
+    RETURNING id, queue, kind, state
+),
+counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state)
+SELECT id::text FROM made;
+
+-- name: project
+-- Rows that follow their log, each from the version that it was decided on.
+WITH asked AS MATERIALIZED (
+    SELECT a.*, j.ctid AS place, j.queue AS was_queue, j.kind AS was_kind, j.state AS was
+    FROM unnest(:before::integer[], {arrays}) AS a (before, {columns})
+    CROSS JOIN LATERAL (SELECT ctid, queue, kind, state FROM {schema}.jobs k
+                        WHERE k.id = a.id AND k.version = a.before OFFSET 0) j
+),
+moved AS (
+    UPDATE {schema}.jobs j SET {changes} FROM asked a WHERE j.ctid = a.place
+    RETURNING j.id, j.queue, j.kind, j.state, a.was_queue, a.was_kind, a.was
+),
+counted AS (
+    INSERT INTO {schema}.counts
+    SELECT was_queue, was_kind, was, -count(*) FROM moved
+    WHERE (queue, kind, state) <> (was_queue, was_kind, was) GROUP BY was_queue, was_kind, was
+    UNION ALL
+    SELECT queue, kind, state, count(*) FROM moved
+    WHERE (queue, kind, state) <> (was_queue, was_kind, was) GROUP BY queue, kind, state
+)
+SELECT id::text FROM moved;
+
+-- name: recall
+SELECT request_hash, response FROM {schema}.requests WHERE tenant = :tenant AND request_id = :request_id;
+
+-- name: remember
+-- Nothing comes back if the request was remembered meanwhile.
+INSERT INTO {schema}.requests (tenant, request_id, request_hash, at, response)
+VALUES (:tenant, :request_id, :request_hash, coalesce(:now::bigint, {schema}.clock()), :response)
+ON CONFLICT DO NOTHING RETURNING request_id;
+
+-- name: states
+SELECT id::text, state FROM {schema}.jobs WHERE id = ANY (:id::uuid[]);
+
+-- name: list
+-- Newest first. An argument that is null asks for nothing.
+SELECT id::text, {summary}
+FROM {schema}.jobs
+WHERE (:before::uuid IS NULL OR id < :before::uuid)
+  AND (:states::{schema}.state[] IS NULL OR state = ANY (:states::{schema}.state[]))
+  AND (:queue::text IS NULL OR queue = :queue)
+  AND (:kind::text IS NULL OR kind = :kind)
+  AND (:tenant::text IS NULL OR tenant = :tenant)
+  AND (:key::text IS NULL OR key = :key)
+  AND (:correlation_id::text IS NULL OR correlation_id = :correlation_id)
+  AND (:owner::text IS NULL OR owner = :owner)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: find
+-- Ids that begin so: two of them mean that the beginning is too short.
+SELECT id::text FROM {schema}.jobs WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY id LIMIT 2;
+
+-- name: counts
+SELECT queue, kind, state, sum(jobs)::bigint FROM {schema}.counts
+GROUP BY queue, kind, state HAVING sum(jobs) <> 0;
+
+-- name: fold_counts
+-- Put one row in the place of many. Whoever appends meanwhile waits for nothing.
+WITH taken AS MATERIALIZED (SELECT ctid FROM {schema}.counts LIMIT :limit FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM {schema}.counts WHERE ctid = ANY (ARRAY(SELECT ctid FROM taken)) RETURNING queue, kind, state, jobs)
+INSERT INTO {schema}.counts SELECT queue, kind, state, sum(jobs) FROM gone GROUP BY queue, kind, state;
+
+-- name: queues
+SELECT q.name, p.paused_at, p.paused_by, p.reason
+FROM (SELECT DISTINCT queue AS name FROM {schema}.counts UNION SELECT name FROM {schema}.queues) q
+LEFT JOIN {schema}.queues p USING (name);
+
+-- name: pause
+-- A queue that is paused already stays as it was paused.
+INSERT INTO {schema}.queues AS q (name, paused_at, paused_by, reason)
+VALUES (:name, coalesce(:now::bigint, {schema}.clock()), :actor, :reason)
+ON CONFLICT (name) DO UPDATE SET paused_at = EXCLUDED.paused_at, paused_by = EXCLUDED.paused_by, reason = EXCLUDED.reason
+WHERE q.paused_at IS NULL RETURNING name;
+
+-- name: unpause
+UPDATE {schema}.queues SET paused_at = NULL, paused_by = NULL, reason = NULL
+WHERE name = :name AND paused_at IS NOT NULL RETURNING name;

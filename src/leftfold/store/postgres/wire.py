@@ -1,0 +1,166 @@
+"""How queries go to PostgreSQL, and what its errors mean.
+
+Batches go as array literals, made by joining texts: as fast as the fastest driver, and one statement per batch.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from leftfold.core.errors import (
+    LeftfoldError,
+    MissingExtraError,
+    OutcomeUnknownError,
+    StoreDeniedError,
+    StoreError,
+    StoreNotReadyError,
+    StoreUnavailableError,
+    ValidationError,
+)
+from leftfold.store.query import NAMES, Query, load_queries
+from leftfold.store.rows import COLUMNS
+
+try:
+    import psycopg
+    import psycopg_pool
+except ImportError as problem:
+    raise MissingExtraError("PostgreSQL needs psycopg: pip install 'leftfold[postgres]'") from problem
+
+OLDEST: Final = 14
+#: Batches longer than this are planned anew each time: a plan made for ten rows is a bad one for a thousand.
+PLAN_ANEW_ABOVE: Final = 20
+
+_TYPES: Final = {"id": "uuid", "head": "bytea", "state": "{schema}.state", "priority": "smallint"}
+_TEXTS: Final = frozenset(
+    {"tenant", "kind", "queue", "key", "correlation_id", "owner", "token", "renewed_by", "renewed_hash"}
+)
+_NUMBERS: Final = frozenset({"version", "renewals", "attempt", "failures", "enqueued", "wait", "result", "error"})
+
+
+def _type_of(column: str, schema: str) -> str:
+    if column in _TEXTS:
+        return "text"
+    return _TYPES.get(column, "integer" if column in _NUMBERS else "bigint").replace("{schema}", schema)
+
+
+def quoted(schema: str) -> str:
+    """Give the schema's name as an identifier."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]{0,62}", schema):
+        raise ValidationError(f"{schema!r} is not a schema name: letters, digits and underscores, 63 at most")
+    return f'"{schema}"'
+
+
+def queries(schema: str) -> dict[str, str]:
+    """Give every query as psycopg wants it: `%(name)s` for `:name`."""
+    name = quoted(schema)
+    names = {
+        **NAMES,
+        "schema": name,
+        "arrays": ", ".join(f":{column}::{_type_of(column, name)}[]" for column in COLUMNS),
+        "changes": ", ".join(f"{column} = a.{column}" for column in COLUMNS),
+    }
+    found = load_queries("postgres", names)
+    return {name: re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql.replace("%", "%%")) for name, sql in found.items()}
+
+
+def array(values: Iterable[Any]) -> str:
+    """Give values as PostgreSQL writes an array."""
+    return "{" + ",".join(map(_item, values)) + "}"
+
+
+def _item(value: Any) -> str:
+    match value:
+        case str():
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{escaped}"'
+        case None:
+            return "NULL"
+        case bytes():
+            return f'"\\\\x{value.hex()}"'
+        case _:
+            return str(value)
+
+
+def arguments(query: Query, now: int | None) -> Mapping[str, Any]:
+    """Give a query's arguments; a batch becomes an array per column."""
+    given: dict[str, Any] = {"now": now}
+    for name, value in query.arguments.items():
+        is_array = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        given[name] = array(value) if is_array and not isinstance(value, str | bytes | int | None) else value
+    for column, values in zip(query.columns, zip(*query.rows, strict=True) if query.rows else (), strict=False):
+        given[column] = array(values)
+    for column in query.columns:
+        given.setdefault(column, "{}")
+    return given
+
+
+def plan(query: Query) -> bool | None:
+    """Tell psycopg whether to prepare the statement: None leaves it to the number of times."""
+    return False if len(query.rows) > PLAN_ANEW_ABOVE or query.name == "list" else None
+
+
+UNIQUE_VIOLATION: Final = "23505"
+#: The transaction did not happen, and may well the next time.
+_GIVE_WAY: Final = frozenset({"40001", "40P01"})
+_BUSY: Final = {
+    "55P03": "a lock was not to be had in time",
+    "57014": "the statement took too long and was cancelled",
+    "53100": "its disk is full",
+    "53200": "it is out of memory",
+    "53300": "it has too many connections",
+    "25006": "it is read-only: connect to the primary",
+    "57P03": "it is starting up or shutting down",
+}
+_NOT_READY: Final = frozenset({"42P01", "42883", "42704", "3F000"})
+_OURS: Final = frozenset({"jobs_key", "events_request"})
+
+
+def gives_way(problem: psycopg.Error) -> bool:
+    """Tell whether the operation lost a race and is to be run again: nothing of it was written."""
+    raced = problem.sqlstate == UNIQUE_VIOLATION and problem.diag.constraint_name in _OURS
+    return problem.sqlstate in _GIVE_WAY or raced
+
+
+def is_cut(problem: psycopg.Error) -> bool:
+    """Tell whether the connection is gone."""
+    state = problem.sqlstate or "08000"
+    return isinstance(problem, psycopg.OperationalError) and state.startswith(("08", "57P0"))
+
+
+def translated(problem: Exception, *, unknown: bool = False, migrating: bool = False) -> LeftfoldError:
+    """Say what an error of the database means. `unknown` means that a commit may have been on its way."""
+    if isinstance(problem, psycopg_pool.PoolTimeout):
+        return StoreUnavailableError(
+            "no connection to PostgreSQL was to be had in time: is it up, is the pool too small?"
+        )
+    state = getattr(problem, "sqlstate", None) or ""
+    text = str(problem).strip().partition("\n")[0]
+    if state in _BUSY:
+        return StoreUnavailableError(f"PostgreSQL refuses: {_BUSY[state]}")
+    if state.startswith("28") or "password authentication failed" in text or "no password supplied" in text:
+        return StoreDeniedError(f"PostgreSQL does not let us in: {text}")
+    if state == "42501":
+        return StoreDeniedError(f"PostgreSQL does not allow it: {text}")
+    if state in _NOT_READY and not migrating:
+        return StoreNotReadyError("the database holds no leftfold tables: run `leftfold migrate` first")
+    if isinstance(problem, psycopg.Error) and is_cut(problem):
+        if unknown:
+            return OutcomeUnknownError(
+                "the connection to PostgreSQL broke: it may have happened; ask again with the same request_id"
+            )
+        return StoreUnavailableError(f"PostgreSQL cannot be reached: {text}")
+    return StoreError(f"PostgreSQL: {text}")
+
+
+def check_server(version: int, encoding: str) -> None:
+    """Refuse a server that lacks what the schema needs."""
+    if version < OLDEST * 10_000:
+        raise StoreError(f"the server is PostgreSQL {version // 10_000}, {OLDEST} is the oldest that will do")
+    if encoding != "UTF8":
+        raise StoreError(f"the database is in {encoding}: the hash chain needs one in UTF8")
+
+
+def check_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Refuse a connection that would commit what we write at once."""
+    if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        raise ValidationError("this connection commits by itself: begin a transaction first")

@@ -1,0 +1,100 @@
+"""What an operation is: a generator that yields named queries and receives their rows.
+
+It does no I/O, so it is written once: a driver runs it in one transaction, on SQLite or PostgreSQL, sync or async,
+and tests stop it before or after any statement.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from leftfold.core import events as e
+from leftfold.core.lifecycle import TARGETS
+from leftfold.store.rows import COLUMNS, SUMMARY
+
+T = TypeVar("T")
+
+#: One value of a query: what both databases know.
+Value = None | int | str | bytes | bool
+Columns = tuple[Any, ...]
+
+
+class Query(NamedTuple):
+    """A query by its name in `queries.sql`, with its arguments.
+
+    A list is an array of texts. `rows` is a batch: one statement for all of them, its columns called `columns`.
+    """
+
+    name: str
+    arguments: Mapping[str, Value | Sequence[str]] = {}
+    columns: tuple[str, ...] = ()
+    rows: Sequence[Sequence[Value]] = ()
+
+
+#: An operation on its way. It returns its answer when it has no more queries.
+Steps = Generator[Query, list[Columns], T]
+
+
+class Operation(NamedTuple, Generic[T]):
+    """Something to run in one transaction, from its first query anew if the database asks for that.
+
+    `apart` allows each query to commit by itself: for operations whose every query is whole.
+    """
+
+    steps: Callable[[], Steps[T]]
+    apart: bool = False
+    reads: bool = False
+
+
+class Again(Exception):  # noqa: N818 - not an error: somebody else was faster
+    """Raised inside of an operation to run it anew, in a new transaction."""
+
+
+def ids(name: str, job_ids: Sequence[str]) -> Query:
+    """Give a query about these jobs."""
+    return Query(name, columns=("id",), rows=[(job_id,) for job_id in job_ids])
+
+
+def load_queries(dialect: str, names: Mapping[str, str]) -> dict[str, str]:
+    """Read a dialect's `queries.sql`: blocks that begin with `-- name:`. What stands in braces is filled in."""
+    text = files("leftfold.store").joinpath(dialect, "queries.sql").read_text(encoding="utf-8")
+    blocks = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)[1:]
+    return {name: fill(body, names) for name, body in zip(blocks[::2], blocks[1::2], strict=True)}
+
+
+def fill(text: str, names: Mapping[str, str]) -> str:
+    """Put names and lists into SQL: `{schema}`, `{columns}` and the like. Other braces stay as they are."""
+    body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    return re.sub(r"\{([a-z_]+)\}", lambda match: names[match[1]], body).strip()
+
+
+#: What the lifecycle and the rows say, as SQL.
+NAMES: Final[Mapping[str, str]] = {
+    "enqueued": f"'{TARGETS[e.Enqueued]}'",
+    "claimed": f"'{TARGETS[e.Claimed]}'",
+    "columns": ", ".join(COLUMNS),
+    "summary": ", ".join(SUMMARY),
+}
+
+
+def drive(steps: Steps[T], execute: Callable[[Query], list[Columns]]) -> T:
+    """Answer an operation's queries until it has its own answer."""
+    try:
+        query = next(steps)
+        while True:
+            query = steps.send(execute(query))
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+
+
+async def adrive(steps: Steps[T], execute: Callable[[Query], Awaitable[list[Columns]]]) -> T:
+    """Do the same for asyncio."""
+    try:
+        query = next(steps)
+        while True:
+            query = steps.send(await execute(query))
+    except StopIteration as done:
+        answer: T = done.value
+        return answer

@@ -1,0 +1,104 @@
+"""What the engine gives back. All times are microseconds since 1970, UTC."""
+
+from typing import Any
+
+import msgspec
+
+from leftfold.core.commands import Actor
+from leftfold.core.frozen import Frozen
+from leftfold.core.lifecycle import State, Who
+from leftfold.core.retry import Policy
+from leftfold.core.values import Spec
+
+
+class Receipt(Frozen):
+    """Where a job stands after a command. `changed` is false if it was so already."""
+
+    job_id: str
+    state: State
+    version: int
+    rev: int
+    attempt: int
+    until: int | None = None
+    cancel_requested: bool = False
+    changed: bool = True
+
+
+class Claim(Frozen):
+    """A job that is ours until the lease ends: what its handler needs, and what the fence asks for.
+
+    The token is the secret of this claim; whoever shows it with the attempt speaks as the owner.
+    """
+
+    job_id: str
+    attempt: int
+    token: str
+    owner: str
+    until: int
+    failures: int
+    spec: Spec
+    policy: Policy
+
+    @property
+    def kind(self) -> str:
+        """Give what kind of job it is."""
+        return self.spec.kind
+
+    @property
+    def payload(self) -> Any:
+        """Give the payload as Python values."""
+        return msgspec.json.decode(self.spec.payload)
+
+    @property
+    def actor(self) -> Actor:
+        """Give the claim's holder as the one who speaks."""
+        return Actor(who=Who.OWNER, name=self.owner, attempt=self.attempt, token=self.token)
+
+
+class Summary(Frozen):
+    """A job as a list shows it: everything but what stands in its events."""
+
+    id: str
+    kind: str
+    queue: str
+    tenant: str
+    key: str | None
+    priority: int
+    correlation_id: str | None
+    state: State
+    version: int
+    rev: int
+    attempt: int
+    failures: int
+    created_at: int
+    updated_at: int
+    due: int | None
+    owner: str | None
+    until: int | None
+    deadline: int | None
+    cancel_requested: bool
+
+
+class Page(Frozen):
+    """Some of the jobs, newest first. `next` asks for those behind them; it is None at the end."""
+
+    jobs: tuple[Summary, ...]
+    next: str | None
+
+
+class Count(Frozen):
+    """How many jobs of a kind are in a state, in a queue."""
+
+    queue: str
+    kind: str
+    state: State
+    jobs: int
+
+
+class Queue(Frozen):
+    """A queue, and whether it is paused."""
+
+    name: str
+    paused_at: int | None = None
+    paused_by: str | None = None
+    reason: str | None = None

@@ -1,0 +1,160 @@
+"""What a job's row says: a function of its log, and of the few things that renewals change beside it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from leftfold.core import events as e
+from leftfold.core.errors import BrokenChainError, CorruptLogError
+from leftfold.core.job import Job, fold
+from leftfold.core.lifecycle import ENDED, Who
+from leftfold.core.record import GENESIS, Record, check_chain, decode
+
+
+class Row(NamedTuple):
+    """The row of a job. Where a field is a version, the log has the rest."""
+
+    id: str
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+    due: int | None
+    until: int | None
+    lease: int
+    deadline: int | None
+    cancel_requested_at: int | None
+    version: int
+    renewals: int
+    attempt: int
+    failures: int
+    enqueued: int | None
+    wait: int | None
+    result: int | None
+    error: int | None
+    state: str
+    priority: int
+    head: bytes
+    tenant: str
+    kind: str
+    queue: str
+    key: str | None
+    correlation_id: str | None
+    owner: str | None
+    token: str | None
+    renewed_by: str | None
+    renewed_hash: str | None
+
+
+COLUMNS: Final = Row._fields
+
+#: The columns that `list` shows beside the id.
+SUMMARY: Final = (
+    "kind", "queue", "tenant", "key", "priority", "correlation_id", "state", "version", "renewals", "attempt",
+    "failures", "created_at", "updated_at", "due", "owner", "until", "deadline", "cancel_requested_at",
+)  # fmt: skip
+
+
+class Log(NamedTuple):
+    """A job as it was read: its records, the hash of the last one, and what they come to."""
+
+    job: Job
+    records: tuple[Record, ...]
+    head: bytes
+
+
+def read_logs(rows: Iterable[Sequence[Any]]) -> dict[str, Log | CorruptLogError]:
+    """Make logs of what the query `load` gave. A log that cannot be true is given as the error that says so."""
+    grouped: dict[str, list[Sequence[Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row[0], []).append(row)
+    return {job_id: _read_log(job_rows) for job_id, job_rows in grouped.items()}
+
+
+def _read_log(rows: Sequence[Sequence[Any]]) -> Log | CorruptLogError:
+    job_id, head, renewals, until, renewed_by, renewed_hash = rows[0][:6]
+    try:
+        records = tuple(record_of(job_id, row[6:]) for row in rows)
+        if check_chain(zip(records, (bytes(row[15]) for row in rows), strict=True), GENESIS) != bytes(head):
+            raise BrokenChainError(f"the log of job {job_id} does not end where its row says: records are missing")
+        job = fold(records)
+    except CorruptLogError as corrupt:
+        return corrupt
+    if job is None:
+        return CorruptLogError(f"job {job_id} has no log")
+    under = {} if renewed_by is None else {renewed_by: renewed_hash}
+    lease = job.lease and replace(job.lease, until=until)
+    last = job.last_lease and replace(job.last_lease, until=job.last_lease.until if job.lease else until)
+    return Log(replace(job, renewals=renewals, renewed_under=under, lease=lease, last_lease=last), records, bytes(head))
+
+
+def record_of(job_id: str, columns: Sequence[Any]) -> Record:
+    """Make a record of an event's columns."""
+    version, at, stored, event, who, actor, request_id, request_hash, data = columns[:9]
+    return Record(
+        job_id=job_id,
+        version=version,
+        at=at,
+        who=_who(who),
+        actor=actor,
+        event=decode(event, data, stored),
+        data=data,
+        request_id=request_id,
+        request_hash=request_hash,
+        format=stored,
+    )
+
+
+def _who(name: str) -> Who:
+    try:
+        return Who(name)
+    except ValueError as problem:
+        raise CorruptLogError(f"nobody is called {name!r}") from problem
+
+
+def row_of(job: Job, records: Sequence[Record], head: bytes) -> Row:
+    """Give the row of a job with this whole log."""
+    last = job.lease or job.last_lease
+    renewed_by, renewed_hash = next(iter(job.renewed_under.items()), (None, None))
+    return Row(
+        id=job.id,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        ended_at=_ended_at(job, records),
+        due=job.due,
+        until=last.until if last else None,
+        lease=job.policy.lease,
+        deadline=job.wait.deadline if job.wait else None,
+        cancel_requested_at=job.cancel_requested_at,
+        version=job.version,
+        renewals=job.renewals,
+        attempt=job.attempt,
+        failures=job.failures,
+        enqueued=_last(records, e.Enqueued),
+        wait=_last(records, e.Suspended | e.Parked) if job.wait else None,
+        result=_last(records, e.Succeeded) if job.result is not None else None,
+        error=_last(records, e.Retried | e.Failed | e.DeadLettered) if job.error else None,
+        state=job.state.value,
+        priority=job.spec.priority,
+        head=head,
+        tenant=job.spec.tenant,
+        kind=job.spec.kind,
+        queue=job.spec.queue,
+        key=job.spec.key,
+        correlation_id=job.spec.correlation_id,
+        owner=job.lease.owner if job.lease else None,
+        token=job.lease.token if job.lease else None,
+        renewed_by=renewed_by,
+        renewed_hash=renewed_hash,
+    )
+
+
+def _last(records: Sequence[Record], kind: Any) -> int | None:
+    return next((record.version for record in reversed(records) if isinstance(record.event, kind)), None)
+
+
+def _ended_at(job: Job, records: Sequence[Record]) -> int | None:
+    """Give when the job ended: an operator's notes may stand behind its end."""
+    if job.state not in ENDED:
+        return None
+    return next(record.at for record in reversed(records) if isinstance(record.event, e.Transition))

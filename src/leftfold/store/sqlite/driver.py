@@ -1,0 +1,363 @@
+"""Runs operations on an SQLite file: one connection per process, one writer at a time.
+
+Every write begins as a write (BEGIN IMMEDIATE): a transaction that reads first and writes later fails at once when
+somebody else wrote in between, whatever the busy timeout says.
+
+The checkpoint guard. On SQLite versions with the WAL-reset bug, a checkpoint that races a writer who starts the
+write-ahead log anew drops committed pages. There automatic checkpoints are switched off, and ours runs on a second
+connection while the first one holds the write lock: nobody can start the log anew meanwhile.
+"""
+
+import asyncio
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from leftfold.core.errors import (
+    OutcomeUnknownError,
+    StoreError,
+    StoreNotReadyError,
+    StoreUnavailableError,
+    ValidationError,
+)
+from leftfold.store import migrate
+from leftfold.store.query import NAMES, Again, Columns, Operation, Query, drive, load_queries
+from leftfold.store.rows import COLUMNS
+from leftfold.store.sessions import driver_connection
+from leftfold.store.sqlite.library import NAME, can_lose_commits, check_version, is_foreign, sqlite
+
+T = TypeVar("T")
+
+BUSY_SECONDS: Final = 30.0
+_TRIES: Final = 20
+_COMMITS_PER_CHECKPOINT: Final = 50
+MEMORY: Final = ":memory:"
+
+#: Settings of every connection. FULL: what was acknowledged survives a power cut.
+_PRAGMAS: Final = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "temp_store = MEMORY",
+)
+
+
+def _item(place: int, column: str) -> str:
+    item = f"value ->> {place}"
+    return f"from_hex({item})" if column == "head" else item
+
+
+_NAMES: Final = {
+    **NAMES,
+    "values": ", ".join(_item(place, column) for place, column in enumerate(COLUMNS)),
+    "changes": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS, start=1)),
+}
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script into its statements; the semicolons inside of a trigger end none."""
+    statement = ""
+    for piece in script.split(";"):
+        statement += piece + ";"
+        if sqlite.complete_statement(statement):
+            yield statement.strip()
+            statement = ""
+
+
+def _spelled(script: str) -> tuple[str, ...]:
+    """Spell `value ->> 3` as SQLite before 3.38 knows it."""
+    words = script.split("value ->> ")
+    for place, word in enumerate(words[1:], start=1):
+        digits = word[: len(word) - len(word.lstrip("0123456789"))]
+        words[place] = f"json_extract(value, '$[{digits}]'){word[len(digits) :]}"
+    return tuple(_statements("".join(words)))
+
+
+QUERIES: Final = {name: _spelled(script) for name, script in load_queries("sqlite", _NAMES).items()}
+MIGRATIONS: Final = migrate.migrations("sqlite", {})
+
+
+def link(previous: bytes, *fields: str | int | None) -> bytes:
+    """Give the hash of an event's columns, as `leftfold.core.record.link` computes it."""
+    hashed = sha256(previous)
+    for field in fields:
+        if field is None:
+            hashed.update(b"-")
+        else:
+            text = str(field).encode()
+            hashed.update(b"%d:%b" % (len(text), text))
+    return hashed.digest()
+
+
+def prepare(connection: Any) -> None:
+    """Teach a connection the functions that our queries use."""
+    connection.create_function("link", 11, link, deterministic=True)
+    connection.create_function("from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
+
+
+def _encodable(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
+    """Run one query; the last of its statements that gives rows gives the answer."""
+    arguments: dict[str, Any] = {"now": now}
+    for name, value in query.arguments.items():
+        is_array = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        arguments[name] = msgspec.json.encode(value).decode() if is_array else value
+    if query.columns:
+        rows = [[_encodable(value) for value in row] for row in query.rows]
+        arguments["rows"] = msgspec.json.encode(rows).decode()
+    answer: list[Columns] = []
+    for statement in QUERIES[query.name]:
+        cursor.execute(statement, arguments)
+        if cursor.description is not None:
+            answer = cursor.fetchall()
+    return answer
+
+
+class SqliteStore:
+    """A file, opened. Safe for threads, which take turns; not for a fork, which must open it anew."""
+
+    dialect = "sqlite"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool = True,
+        migrate_now: bool = True,
+        clock: Callable[[], int] | None = None,
+        busy: float = BUSY_SECONDS,
+    ) -> None:
+        check_version()
+        self.path = path
+        self._clock = clock or (lambda: time.time_ns() // 1000)
+        self._busy = busy
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._commits = 0
+        self._guarded = can_lose_commits() and path != MEMORY
+        if not create and path != MEMORY and not Path(path).exists():
+            raise StoreNotReadyError(f"there is no store at {path}: `leftfold migrate` or a first enqueue makes one")
+        try:
+            self._connection = self._connect()
+            self._checkpointer = self._connect() if self._guarded else None
+            if create and migrate_now:
+                self.migrate()
+            elif not create:
+                migrate.check_ready(MIGRATIONS, self.applied())
+        except sqlite.Error as problem:
+            raise _translated(problem, self.path) from problem
+        self._inode = None if path == MEMORY else Path(path).stat().st_ino
+
+    def _connect(self) -> Any:
+        connection = sqlite.connect(self.path, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        for pragma in _PRAGMAS:
+            _patiently(functools.partial(connection.execute, f"PRAGMA {pragma}"), self._busy)
+        if self._guarded:
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        prepare(connection)
+        connection.execute("CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER NOT NULL)")
+        return connection
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+            if self._checkpointer is not None:
+                self._checkpointer.close()
+
+    def applied(self) -> list[migrate.Applied]:
+        """Give the migrations that the file has."""
+        there = self._connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
+        rows = self._connection.execute("SELECT version, checksum FROM migrations ORDER BY 1") if there else []
+        return [migrate.Applied(*row) for row in rows]
+
+    def migrate(self) -> list[migrate.Migration]:
+        """Bring the file to our schema, and give what that took. Two at once wait for each other."""
+        if self._connection.execute("PRAGMA user_version").fetchone()[0] == MIGRATIONS[-1].version:
+            migrate.check_ready(MIGRATIONS, self.applied())
+            return []
+        cursor = self._connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            cursor.execute(MIGRATIONS_TABLE)
+            missing = migrate.pending(MIGRATIONS, self.applied())
+            for migration in missing:
+                for statement in _statements(migration.sql):
+                    cursor.execute(statement)
+                row = (migration.version, migration.name, migration.checksum, self._clock())
+                cursor.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row)
+            cursor.execute(f"PRAGMA user_version = {MIGRATIONS[-1].version}")
+            cursor.execute("COMMIT")
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
+        return missing
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation in one transaction."""
+        if os.getpid() != self._pid:
+            raise StoreError("this store was opened before a fork: open it anew in the child")
+        with self._lock:
+            self._check_file()
+            for _ in range(_TRIES):
+                try:
+                    return self._run_once(operation)
+                except Again:
+                    continue
+        raise StoreUnavailableError("the operation gave way to others too often: try again")
+
+    def _run_once(self, operation: Operation[T]) -> T:
+        cursor = self._connection.cursor()
+        committing = False
+        try:
+            cursor.execute("BEGIN" if operation.reads else "BEGIN IMMEDIATE")
+            answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock()))
+            committing = True
+            cursor.execute("COMMIT")
+        except BaseException as problem:
+            if self._connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            if isinstance(problem, sqlite.Error):
+                raise _translated(problem, self.path, committing=committing) from problem
+            raise
+        if self._guarded and not operation.reads:
+            self._checkpoint_now_and_then(cursor)
+        return answer
+
+    def run_within(self, connection: object, operation: Operation[T]) -> T:
+        """Run an operation as a part of the caller's transaction: nothing is committed here."""
+        foreign = driver_connection(connection)
+        self._check_foreign(foreign)
+        if not foreign.in_transaction:
+            foreign.execute("BEGIN IMMEDIATE")
+        cursor = foreign.cursor()
+        cursor.row_factory = None
+        for _ in range(_TRIES):
+            cursor.execute("SAVEPOINT leftfold")
+            try:
+                answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock()))
+            except BaseException as problem:
+                cursor.execute("ROLLBACK TO leftfold")
+                cursor.execute("RELEASE leftfold")
+                if isinstance(problem, sqlite.Error):
+                    problem = _translated(problem, self.path)
+                if isinstance(problem, Again):
+                    continue
+                raise problem from None
+            cursor.execute("RELEASE leftfold")
+            return answer
+        raise StoreUnavailableError("the operation gave way to others too often: try again")
+
+    def _check_foreign(self, connection: Any) -> None:
+        if is_foreign(connection):
+            raise ValidationError(
+                f"this connection is not of {NAME}, which this process uses: two SQLite libraries on one file lose "
+                f"data; connect with {NAME}, or set LEFTFOLD_SQLITE"
+            )
+        if not isinstance(connection, sqlite.Connection):
+            raise ValidationError(f"within takes a connection of {NAME} or of SQLAlchemy, not {connection!r}")
+        main = next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
+        if not main or not Path(main).samefile(self.path):
+            raise ValidationError("within takes a connection to the very file of this store")
+        if not connection.in_transaction and connection.isolation_level is None:
+            raise ValidationError("this connection commits by itself: begin a transaction first")
+        prepare(connection)
+        if self._guarded:
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def _checkpoint_now_and_then(self, cursor: Any) -> None:
+        self._commits += 1
+        if self._commits % _COMMITS_PER_CHECKPOINT == 0 and self._checkpointer is not None:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            finally:
+                cursor.execute("ROLLBACK")
+
+    def _check_file(self) -> None:
+        """Refuse to write into a file that has no name any more."""
+        try:
+            gone = self._inode is not None and Path(self.path).stat().st_ino != self._inode
+        except FileNotFoundError:
+            gone = True
+        if gone:
+            raise StoreError(f"{self.path} was replaced or deleted while it was open: open it anew")
+
+    def pragma(self, name: str) -> Any:
+        """Give a setting of the connection."""
+        return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+class AsyncSqliteStore:
+    """The same for asyncio: a whole operation per hop to the one thread that has the connection."""
+
+    dialect = "sqlite"
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite")
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run an operation in one transaction."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.store.run, operation)
+
+    async def run_within(self, connection: object, operation: Operation[T]) -> T:
+        """Run an operation as a part of the caller's transaction, on the caller's thread."""
+        return self.store.run_within(connection, operation)
+
+    async def close(self) -> None:
+        """Close the file."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
+        self._thread.shutdown()
+
+
+MIGRATIONS_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS migrations ("
+    "version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"
+)
+
+
+def _patiently(act: Callable[[], object], seconds: float) -> None:
+    """Do what SQLite refuses at once, and not after its busy timeout, while another process does the same."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            act()
+        except sqlite.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _translated(problem: Exception, path: str, *, committing: bool = False) -> Exception:
+    text = str(problem)
+    if "locked" in text or "busy" in text:
+        return StoreUnavailableError(f"{path} is locked by another process: try again")
+    if isinstance(problem, sqlite.IntegrityError) and "UNIQUE" in text and ("jobs.key" in text or "request_id" in text):
+        return Again()
+    if "no such table" in text:
+        return StoreNotReadyError(f"{path} holds no leftfold tables: run `leftfold migrate` first")
+    if "not a database" in text or "malformed" in text:
+        return StoreError(f"{path}: {text}")
+    if "unable to open" in text:
+        return StoreUnavailableError(f"{path} cannot be opened: does its folder exist, and may we write there?")
+    if "full" in text:
+        return StoreUnavailableError(f"no space is left for {path}: nothing was written")
+    if committing:
+        return OutcomeUnknownError(f"the commit to {path} failed: {text}; call again with the same request_id")
+    return StoreError(f"{path}: {text}")

@@ -1,0 +1,94 @@
+"""Reading: one job, its log, many jobs, how many. Nothing here writes."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from leftfold.core.errors import CorruptLogError, JobNotFoundError, ValidationError
+from leftfold.core.job import Job
+from leftfold.core.lifecycle import State
+from leftfold.core.record import Record
+from leftfold.store.query import Query, Steps, ids
+from leftfold.store.replies import Count, Page, Queue, Summary
+from leftfold.store.rows import SUMMARY, Log, read_logs
+
+_ID_CHARS: Final = 36
+_ORDER: Final = {state: place for place, state in enumerate(State)}
+
+
+class Filter(NamedTuple):
+    """Which jobs a list shows. None asks for nothing."""
+
+    states: Sequence[State] | None = None
+    queue: str | None = None
+    kind: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+    correlation_id: str | None = None
+    owner: str | None = None
+
+
+def get(job_id: str) -> Steps[Job]:
+    """Give a job: the fold of its log."""
+    return (yield from _read(job_id)).job
+
+
+def history(job_id: str) -> Steps[list[Record]]:
+    """Give a job's log, its chain checked."""
+    return list((yield from _read(job_id)).records)
+
+
+def _read(job_id: str) -> Steps[Log]:
+    log = read_logs((yield ids("load", [job_id]))).get(job_id)
+    if log is None:
+        raise JobNotFoundError(f"there is no job {job_id}")
+    if isinstance(log, CorruptLogError):
+        raise log
+    return log
+
+
+def page(asked: Filter, limit: int, after: str | None) -> Steps[Page]:
+    """Give some jobs, newest first, and where to go on."""
+    states = None if asked.states is None else [state.value for state in asked.states]
+    arguments = {**asked._asdict(), "states": states, "before": after, "limit": limit + 1}
+    rows = yield Query("list", arguments)
+    jobs = tuple(_summary(row) for row in rows[:limit])
+    return Page(jobs=jobs, next=jobs[-1].id if len(rows) > limit else None)
+
+
+def _summary(row: Sequence[object]) -> Summary:
+    named = dict(zip(("id", *SUMMARY), row, strict=True))
+    renewals, cancel_requested_at = named.pop("renewals"), named.pop("cancel_requested_at")
+    return Summary(
+        **{**named, "state": State(str(named["state"]))},  # type: ignore[arg-type]
+        rev=int(str(named["version"])) + int(str(renewals)),
+        cancel_requested=cancel_requested_at is not None,
+    )
+
+
+def find(beginning: str) -> Steps[str]:
+    """Give the one job whose id begins so."""
+    low = beginning.lower()
+    pattern = "00000000-0000-0000-0000-000000000000"
+    low_id, high_id = low + pattern[len(low) :], low + pattern.replace("0", "f")[len(low) :]
+    if len(low_id) != _ID_CHARS or any(a != b for a, b in zip(low_id, pattern, strict=True) if "-" in (a, b)):
+        raise ValidationError(f"{beginning!r} is not the beginning of a job id")
+    rows = yield Query("find", {"low": low_id, "high": high_id})
+    if not rows:
+        raise JobNotFoundError(f"there is no job {beginning}")
+    if len(rows) > 1:
+        raise ValidationError(f"more than one job id begins with {beginning}: give more of it")
+    return str(rows[0][0])
+
+
+def counts() -> Steps[list[Count]]:
+    """Give how many jobs are where, without a look at the jobs."""
+    rows = yield Query("counts")
+    found = [Count(queue=queue, kind=kind, state=State(state), jobs=jobs) for queue, kind, state, jobs in rows]
+    return sorted(found, key=lambda count: (count.queue, count.kind, _ORDER[count.state]))
+
+
+def queues() -> Steps[list[Queue]]:
+    """Give the queues that were ever used or paused."""
+    rows = yield Query("queues")
+    found = [Queue(name=name, paused_at=at, paused_by=by, reason=reason) for name, at, by, reason in rows]
+    return sorted(found, key=lambda queue: queue.name)

