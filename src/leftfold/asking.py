@@ -51,12 +51,12 @@ class NewJob(NamedTuple):
 def spec_of(job: NewJob) -> Spec:
     """Give what a job is to do."""
     return Spec(
-        kind=_text("kind", job.kind),
+        kind=job.kind,
         payload=to_payload("payload", job.payload),
-        queue=_text("queue", job.queue),
+        queue=job.queue,
         priority=priority_of(job.priority),
         key=job.key,
-        tenant=_text("tenant", job.tenant),
+        tenant=job.tenant,
         correlation_id=job.correlation_id,
         cause=job.cause,
     )
@@ -65,11 +65,14 @@ def spec_of(job: NewJob) -> Spec:
 def enqueue(job: NewJob, job_id: str, by: c.Actor, request_id: str | None) -> c.Enqueue:
     """Ask for a new job."""
     due, delay = split("due", job.due)
+    policy: object = job.policy
+    if not isinstance(policy, Policy):
+        raise ValidationError(f"policy must be a leftfold.Policy, not {policy!r}")
     return c.Enqueue(
         by=by,
         job_id=job_id,
         spec=spec_of(job),
-        policy=job.policy,
+        policy=policy,
         due=due,
         delay=delay,
         after=tuple(id_of(other) for other in job.after),
@@ -118,7 +121,7 @@ def _names(what: str, names: Iterable[str] | None) -> list[str] | None:
         raise ValidationError(f"{what}s are a list: [{names!r}]")
     given = list(names)
     for each in given:
-        limits.name(what, _text(what, each))
+        limits.name(what, each)
     return given
 
 
@@ -203,9 +206,3 @@ def _enum(what: str, kind: type[E], value: str) -> E:
     except ValueError as problem:
         choices = ", ".join(member.value for member in kind)
         raise ValidationError(f"{what} {value!r} is none of {choices}") from problem
-
-
-def _text(what: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ValidationError(f"{what} must be a text, not {value!r}")
-    return value

@@ -1,5 +1,6 @@
 """From a URL to an engine: the only place that knows the concrete stores."""
 
+import asyncio
 import getpass
 import os
 import re
@@ -7,7 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from leftfold.aengine import AsyncEngine
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden
@@ -20,6 +21,7 @@ DEFAULT_URL: Final = "sqlite:///leftfold.db"
 DEFAULT_SCHEMA: Final = "leftfold"
 DEFAULT_POOL: Final = 10
 MEMORY: Final = ":memory:"
+_POSTGRES: Final = ("postgresql", "postgres")
 
 Clock = Callable[[], int]
 
@@ -41,29 +43,47 @@ def address_of(url: str) -> Address:
     scheme, colon, rest = url.partition("://")
     if colon and scheme == "sqlite" and rest.startswith("/"):
         path = unquote(rest[1:])
-        if not path or path.endswith("/"):
+        if not path or path.endswith("/") or "\x00" in path:
             raise ValidationError(f"{url} names no file: write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db")
-        return Address("sqlite", path if path == MEMORY else str(Path(path).expanduser()))
-    if colon and scheme in {"postgresql", "postgres"}:
         try:
-            urlsplit(url).port  # noqa: B018 - it checks
-        except ValueError as problem:
-            raise ValidationError(f"{masked(url)} is not a URL: {problem}") from None
+            return Address("sqlite", path if path == MEMORY else str(Path(path).expanduser()))
+        except RuntimeError as problem:
+            raise ValidationError(f"{url} names no file: there is no such home folder") from problem
+    if colon and scheme in _POSTGRES:
+        problem_found = _problem_of(rest)
+        if problem_found:  # the URL itself is not shown: who knows where in it the password is
+            raise ValidationError(f"the {scheme}:// URL is not one: {problem_found}")
         return Address("postgres", url)
-    raise ValidationError(f"{masked(url)!r} is not a store: write sqlite:///jobs.db or postgresql://user@host/database")
+    raise ValidationError(f"{masked(url)} is not a store: write sqlite:///jobs.db or postgresql://user@host/database")
+
+
+def _problem_of(rest: str) -> str | None:
+    """Say what libpq would complain about in what follows `postgresql://`: its own complaints show the password."""
+    hosts, _, query = re.sub("^[^/@]*@", "", rest).partition("?")
+    hosts, _, database = hosts.partition("/")
+    if re.search(r"[\x00-\x20\x7f\ud800-\udfff]", rest):
+        return "it holds blanks or control characters, which are written %20 and the like"
+    if re.search(r"%(?![0-9A-Fa-f]{2})|%00", rest) or "\N{REPLACEMENT CHARACTER}" in unquote(rest):
+        return "behind a % stand two hexadecimal digits, of UTF-8; a % in a password is written %25"
+    if "@" in hosts + database + query:
+        return "it has more than one @, or one that is not in front of a host; in a password @ is written %40, / is %2F"
+    ports = [re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?", host) for host in hosts.split(",")]
+    if not all(port and int(port[1] or 1) in range(1, 65_536) for port in ports):
+        return "a host is a name or an address, perhaps in brackets, and then perhaps a colon and a port"
+    if query and not all(re.fullmatch("[A-Za-z_]+=[^=]*", pair) for pair in query.split("&")):
+        return "behind the ? stand pairs name=value with an & between them; in a value = is written %3D"
+    return None
 
 
 def masked(url: str) -> str:
-    """Give a URL without its password."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is not None:
-            user = parts.netloc.rpartition("@")[0].partition(":")[0]
-            parts = parts._replace(netloc=f"{user}:***@{parts.netloc.rpartition('@')[2]}")
-        shown = urlunsplit(parts) if parts.scheme in {"postgresql", "postgres"} else url
-    except ValueError:
-        shown = re.sub(r"//[^/]*@", "//***@", url)
-    return re.sub(r"(?i)(password|passfile|sslpassword)=[^&\s]*", r"\1=***", shown)
+    """Give a URL without its passwords: of one that nobody could read, no more than the beginning."""
+    scheme, colon, rest = url.partition("://")
+    if scheme in _POSTGRES and not _problem_of(rest):
+        shown = re.sub("^([^:/@]*):[^/@]*@", r"\1:***@", rest)
+        return f"{scheme}://" + re.sub("(?i)([?&][a-z_]*pass[a-z_]*)=[^&]*", r"\1=***", shown)
+    if scheme == "sqlite" or re.fullmatch(r"[\w./-]+", url):
+        return url
+    return f"{scheme}://…" if colon else "this"
 
 
 def open(  # noqa: A001 - leftfold.open reads as it should
@@ -109,7 +129,8 @@ async def aopen(
     if dialect == "sqlite":
         from leftfold.store.sqlite.driver import AsyncSqliteStore, SqliteStore  # noqa: PLC0415
 
-        return AsyncEngine(AsyncSqliteStore(SqliteStore(place, create=create, clock=clock)), **engine_of)
+        file = await asyncio.to_thread(SqliteStore, place, create=create, clock=clock)
+        return AsyncEngine(AsyncSqliteStore(file), **engine_of)
     from leftfold.store.postgres.driver import AsyncPostgresStore  # noqa: PLC0415
 
     store = AsyncPostgresStore(place, schema=schema, pool_size=pool_size, clock=clock)

@@ -8,6 +8,7 @@ never guessed at; it raises `CorruptLogError`.
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
+import msgspec
 from msgspec import Raw, field
 from msgspec.structs import replace
 
@@ -72,6 +73,16 @@ class Job(Frozen):
     def rev(self) -> int:
         """Give what everybody but the owner compares on: it moves with every event and every renewal."""
         return self.version + self.renewals
+
+    @property
+    def payload(self) -> Any:
+        """Give the payload as Python values."""
+        return msgspec.json.decode(self.spec.payload)
+
+    @property
+    def output(self) -> Any:
+        """Give the result as Python values; None while there is none."""
+        return None if self.result is None else msgspec.json.decode(self.result)
 
     def failures_of(self, error_code: str) -> int:
         """Give the failures so far that count against the same budget as this class of errors."""

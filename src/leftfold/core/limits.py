@@ -32,6 +32,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 def name(what: str, value: str, *, empty: bool = False) -> None:
     """Refuse a name that is too long, or that a shell, a URL or a log line would misread."""
+    textual(what, value)
     if not value and empty:
         return
     most(what, value, NAME_CHARS_MAX)
@@ -46,6 +47,7 @@ def key(what: str, value: str | None) -> None:
     """Refuse an identifier that is empty, too long, or holds control characters."""
     if value is None:
         return
+    textual(what, value)
     if not value or _UNPRINTABLE.search(value):
         raise ValidationError(f"{what} {value!r} must be a non-empty text without control characters")
     most(what, value, KEY_CHARS_MAX)
@@ -55,6 +57,7 @@ def text(what: str, value: str | None) -> None:
     """Refuse free text that no store could keep as it is."""
     if value is None:
         return
+    textual(what, value)
     most(what, value, TEXT_CHARS_MAX)
     storable(what, value)
 
@@ -71,7 +74,20 @@ def most(what: str, value: Sized, maximum: int) -> None:
         raise LimitExceededError(f"{what} has a length of {len(value)}, at most {maximum} is allowed")
 
 
+def textual(what: str, value: object) -> None:
+    """Refuse what is no text, whatever the caller's types may say."""
+    if not isinstance(value, str):
+        raise ValidationError(f"{what} must be a text, not {value!r}")
+
+
+def whole(what: str, value: object) -> None:
+    """Refuse what is no whole number, whatever the caller's types may say."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValidationError(f"{what} must be a whole number, not {value!r}")
+
+
 def between(what: str, value: int, low: int, high: int) -> None:
     """Refuse a number outside of `low`..`high`."""
+    whole(what, value)
     if not low <= value <= high:
         raise LimitExceededError(f"{what} is {value}, it must lie between {low} and {high}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
@@ -33,7 +34,7 @@ class _Given(NamedTuple):
     """What is remembered of a claim: enough to give the same claims again."""
 
     token: str
-    job_ids: list[str]
+    attempts: dict[str, int]  # job id → attempt
 
 
 def new_token() -> str:
@@ -48,7 +49,7 @@ def claim(command: c.Claim, wanted: Wanted, request: Request | None, forbidden: 
         yield from once(
             request,
             lambda: _claim(command, wanted, forbidden),
-            lambda claims: claims and _Given(claims[0].token, [claim.job_id for claim in claims]),
+            lambda claims: claims and _given(claims),
             lambda response: _same_claims(msgspec.json.decode(response, type=_Given), owner),
         )
     )
@@ -73,9 +74,15 @@ def _claim(command: c.Claim, wanted: Wanted, forbidden: Forbidden) -> Steps[list
     return [_claim_of(row, command.token, command.by.name) for row in rows]
 
 
+def _given(claims: Sequence[Claim]) -> _Given:
+    return _Given(claims[0].token, {claim.job_id: claim.attempt for claim in claims})
+
+
 def _same_claims(given: _Given, owner: str) -> Steps[list[Claim]]:
-    rows = yield ids("claims", given.job_ids)
-    return [_claim_of(row, given.token, owner) for row in rows]
+    rows = yield ids("claims", list(given.attempts))
+    claims = [_claim_of(row, given.token, owner) for row in rows]
+    # The job may be another's by now; the claim that was given says so by its attempt.
+    return [replace(claim, attempt=given.attempts[claim.job_id]) for claim in claims]
 
 
 def claim_job(job_id: str, command: c.Claim, request: Request | None, forbidden: Forbidden) -> Steps[Claim]:
@@ -83,7 +90,7 @@ def claim_job(job_id: str, command: c.Claim, request: Request | None, forbidden:
     (given,) = yield from once(
         request,
         lambda: _claim_job(job_id, command, forbidden),
-        lambda claims: _Given(claims[0].token, [job_id]),
+        _given,
         lambda response: _same_claims(msgspec.json.decode(response, type=_Given), command.by.name),
     )
     return given

@@ -60,7 +60,7 @@ def _is_plain(command: c.Creation) -> bool:
 def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
     receipts: dict[str, Receipt | None] = {}
     missed = list(commands)
-    for _ in range(_TRIES):
+    for _ in range(_TRIES + len(commands)):  # a batch may take a key from itself, again and again
         receipts.update((yield from _insert(missed, forbidden)))
         missed = [command for command in missed if command.job_id not in receipts]
         if not missed:

@@ -74,18 +74,27 @@ def read_logs(rows: Iterable[Sequence[Any]]) -> dict[str, Log | CorruptLogError]
 def _read_log(rows: Sequence[Sequence[Any]]) -> Log | CorruptLogError:
     job_id, head, renewals, until, renewed_by, renewed_hash = rows[0][:6]
     try:
-        records = tuple(record_of(job_id, row[6:]) for row in rows)
-        if check_chain(zip(records, (bytes(row[15]) for row in rows), strict=True), GENESIS) != bytes(head):
-            raise BrokenChainError(f"the log of job {job_id} does not end where its row says: records are missing")
-        job = fold(records)
+        records = tuple(record_of(job_id, row[6:]) for row in rows if row[6] is not None)
+        job = _of_log(job_id, records)
+        _check_head(job_id, check_chain(zip(records, (bytes(row[15]) for row in rows), strict=True), GENESIS), head)
     except CorruptLogError as corrupt:
         return corrupt
-    if job is None:
-        return CorruptLogError(f"job {job_id} has no log")
     under = {} if renewed_by is None else {renewed_by: renewed_hash}
     lease = job.lease and replace(job.lease, until=until)
     last = job.last_lease and replace(job.last_lease, until=job.last_lease.until if job.lease else until)
     return Log(replace(job, renewals=renewals, renewed_under=under, lease=lease, last_lease=last), records, bytes(head))
+
+
+def _of_log(job_id: str, records: Sequence[Record]) -> Job:
+    job = fold(records)
+    if job is None:
+        raise CorruptLogError(f"job {job_id} has no log")
+    return job
+
+
+def _check_head(job_id: str, found: bytes, head: bytes) -> None:
+    if found != bytes(head):
+        raise BrokenChainError(f"the log of job {job_id} does not end where its row says: records are missing")
 
 
 def record_of(job_id: str, columns: Sequence[Any]) -> Record:

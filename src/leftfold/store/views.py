@@ -1,5 +1,6 @@
 """Reading: one job, its log, many jobs, how many. Nothing here writes."""
 
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +12,6 @@ from leftfold.store.query import Query, Steps, ids
 from leftfold.store.replies import Count, Page, Queue, Summary
 from leftfold.store.rows import SUMMARY, Log, read_logs
 
-_ID_CHARS: Final = 36
 _ORDER: Final = {state: place for place, state in enumerate(State)}
 
 
@@ -67,10 +67,12 @@ def _summary(row: Sequence[object]) -> Summary:
 
 def find(beginning: str) -> Steps[str]:
     """Give the one job whose id begins so."""
-    low = beginning.lower()
+    low = str(beginning).lower()
     pattern = "00000000-0000-0000-0000-000000000000"
     low_id, high_id = low + pattern[len(low) :], low + pattern.replace("0", "f")[len(low) :]
-    if len(low_id) != _ID_CHARS or any(a != b for a, b in zip(low_id, pattern, strict=True) if "-" in (a, b)):
+    if not re.fullmatch(r"[0-9a-f-]{1,36}", low) or any(
+        a != b for a, b in zip(low_id, pattern, strict=True) if "-" in (a, b)
+    ):
         raise ValidationError(f"{beginning!r} is not the beginning of a job id")
     rows = yield Query("find", {"low": low_id, "high": high_id})
     if not rows:

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,7 +80,10 @@ class Server:
     def kill(self) -> None:
         """Kill it as a crash would, children and all."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            # Its children have sessions of their own, and would live on for a while and go on writing.
+            for pid in (self._process.pid, *_children(self._process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
@@ -111,6 +114,16 @@ def running(*, durable: bool = False, settings: Mapping[str, str] | None = None)
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            if int(parent) == pid:
+                found.append(int(stat.parent.name))
+    return found
 
 
 def find_binaries() -> Path:

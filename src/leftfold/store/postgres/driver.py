@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import psycopg
-import psycopg_pool
 from psycopg.rows import tuple_row
 
 from leftfold.core.errors import StoreError, StoreUnavailableError, ValidationError
 from leftfold.store import migrate
+from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
     UNIQUE_VIOLATION,
     arguments,
     check_server,
     check_transaction,
+    connect_options,
     gives_way,
     is_cut,
     plan,
@@ -33,9 +34,7 @@ T = TypeVar("T")
 
 _TRIES: Final = 20
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
-CONNECT_SECONDS: Final = 10
 GAVE_WAY: Final = "the operation gave way to others too often: try again"
-POOL_SECONDS: Final = 30.0
 
 
 class _Base:
@@ -43,20 +42,14 @@ class _Base:
 
     dialect = "postgres"
 
-    def __init__(self, url: str, *, schema: str, pool_size: int, clock: Callable[[], int] | None) -> None:
+    def __init__(self, url: str, *, schema: str, clock: Callable[[], int] | None) -> None:
         self.url = url
         self.schema = schema
         self.queries = queries(schema)
         self.migrations = migrate.migrations("postgres", {"schema": quoted(schema)})
         self._clock = clock  # None: the server's own
         self._pid = os.getpid()
-        self._options: dict[str, Any] = {
-            "min_size": 1,
-            "max_size": pool_size,
-            "timeout": POOL_SECONDS,
-            "open": False,
-            "kwargs": {"autocommit": True, "row_factory": tuple_row, "connect_timeout": CONNECT_SECONDS},
-        }
+        self._options = connect_options(url)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -81,24 +74,22 @@ class PostgresStore(_Base):
     def __init__(
         self, url: str, *, schema: str = "leftfold", pool_size: int = 10, clock: Callable[[], int] | None = None
     ) -> None:
-        super().__init__(url, schema=schema, pool_size=pool_size, clock=clock)
-        self._pool = psycopg_pool.ConnectionPool(url, **self._options)
+        super().__init__(url, schema=schema, clock=clock)
+        self._pool = Pool(self.connect, pool_size)
 
     def open(self) -> "PostgresStore":
         """Connect, and refuse a server or a schema that will not do."""
         try:
-            with self.connect() as connection:
+            with self._pool.connection() as connection:
                 migrate.check_ready(self.migrations, self.applied(connection))
         except psycopg.Error as problem:
             raise translated(problem) from problem
-        self._pool.open()
         return self
 
     def connect(self) -> psycopg.Connection[Columns]:
         """Give a connection of its own."""
-        connection = psycopg.connect(self.url, autocommit=True, row_factory=tuple_row, connect_timeout=CONNECT_SECONDS)
-        info = connection.info
-        check_server(info.server_version, info.parameter_status("server_encoding") or "")
+        connection = psycopg.connect(self.url, autocommit=True, row_factory=tuple_row, **self._options)
+        check_server(connection.info)
         return connection
 
     def close(self) -> None:
@@ -144,7 +135,7 @@ class PostgresStore(_Base):
                     return self._run_once(connection, operation, progress)
             except Again:
                 continue
-            except (psycopg.Error, psycopg_pool.PoolTimeout) as problem:
+            except psycopg.Error as problem:
                 if not progress.may_run_again(problem, attempt):
                     raise translated(problem, unknown=progress.unknown) from problem
         raise StoreUnavailableError(GAVE_WAY)
@@ -191,23 +182,25 @@ class AsyncPostgresStore(_Base):
     def __init__(
         self, url: str, *, schema: str = "leftfold", pool_size: int = 10, clock: Callable[[], int] | None = None
     ) -> None:
-        super().__init__(url, schema=schema, pool_size=pool_size, clock=clock)
-        self._pool = psycopg_pool.AsyncConnectionPool(url, **self._options)
+        super().__init__(url, schema=schema, clock=clock)
+        self._pool = AsyncPool(self.connect, pool_size)
 
     async def open(self) -> "AsyncPostgresStore":
         """Connect, and refuse a server or a schema that will not do."""
         try:
-            connection = await psycopg.AsyncConnection.connect(
-                self.url, autocommit=True, row_factory=tuple_row, connect_timeout=CONNECT_SECONDS
-            )
-            async with connection:
-                info = connection.info
-                check_server(info.server_version, info.parameter_status("server_encoding") or "")
+            async with self._pool.connection() as connection:
                 migrate.check_ready(self.migrations, await self._applied(connection))
         except psycopg.Error as problem:
             raise translated(problem) from problem
-        await self._pool.open()
         return self
+
+    async def connect(self) -> psycopg.AsyncConnection[Columns]:
+        """Give a connection of its own."""
+        connection = await psycopg.AsyncConnection.connect(
+            self.url, autocommit=True, row_factory=tuple_row, **self._options
+        )
+        check_server(connection.info)
+        return connection
 
     async def close(self) -> None:
         """Close the pool."""
@@ -228,7 +221,7 @@ class AsyncPostgresStore(_Base):
                     return await self._run_once(connection, operation, progress)
             except Again:
                 continue
-            except (psycopg.Error, psycopg_pool.PoolTimeout) as problem:
+            except psycopg.Error as problem:
                 if not progress.may_run_again(problem, attempt):
                     raise translated(problem, unknown=progress.unknown) from problem
         raise StoreUnavailableError(GAVE_WAY)
@@ -281,8 +274,6 @@ class _Progress:
         self.unknown = False
         self._reads = operation.reads
 
-    def may_run_again(self, problem: Exception, attempt: int) -> bool:
+    def may_run_again(self, problem: psycopg.Error, attempt: int) -> bool:
         """Tell whether nothing was written, and another try may do better."""
-        if not isinstance(problem, psycopg.Error):
-            return False
         return gives_way(problem) or (is_cut(problem) and not self.unknown and attempt < 2)

@@ -17,9 +17,11 @@ WITH asked AS MATERIALIZED (
 timed AS MATERIALIZED (
     SELECT a.*, greatest(coalesce(a.due, a.at + a.delay, a.at), a.at) AS from_then FROM asked a
 ),
-told AS MATERIALIZED (SELECT t.*, '{"due":' || t.from_then || t.rest AS data FROM timed t),
+told AS MATERIALIZED (
+    SELECT t.*, t.id::text AS id_text, t.at::text AS at_text, '{"due":' || t.from_then || t.rest AS data FROM timed t
+),
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(:genesis::bytea, t.id::text, 1, t.at, 'enqueued', :format, 'client', :actor,
+    SELECT t.*, {schema}.link(:genesis::bytea, t.id_text, '1', t.at_text, 'enqueued', :format::text, 'client', :actor,
                               :request_id, t.request_hash, t.data) AS hash
     FROM told t
 ),
@@ -86,12 +88,13 @@ held AS MATERIALIZED (
     LIMIT :limit
 ),
 told AS MATERIALIZED (
-    SELECT h.*, greatest(h.now, h.updated_at) AS at,
+    SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
+           greatest(h.now, h.updated_at)::text AS at_text,
            '{"owner":' || :owner_json::text || ',"token":"' || :token::text || '","lease":' || h.length || '}' AS data
     FROM held h
 ),
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(t.head, t.id::text, t.version + 1, t.at, 'claimed', :format, 'worker', :owner,
+    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, 'claimed', :format::text, 'worker', :owner,
                               :request_id, :request_hash, t.data) AS hash
     FROM told t
 ),
@@ -145,10 +148,13 @@ WITH held AS MATERIALIZED (
 timed AS MATERIALIZED (
     SELECT h.*, greatest(coalesce(:now::bigint, {schema}.clock()), h.updated_at) AS at FROM held h
 ),
+told AS MATERIALIZED (
+    SELECT t.*, t.id::text AS id_text, (t.version + 1)::text AS next_text, t.at::text AS at_text FROM timed t
+),
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(t.head, t.id::text, t.version + 1, t.at, t.event, :format, 'owner', t.actor,
+    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, t.event, :format::text, 'owner', t.actor,
                               NULL, NULL, t.data) AS hash
-    FROM timed t
+    FROM told t
 ),
 moved AS (
     UPDATE {schema}.jobs j
@@ -201,7 +207,7 @@ SELECT coalesce(:now::bigint, {schema}.clock());
 -- The whole log of each job, with what its row knows beside it.
 SELECT j.id::text, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, e.version, e.at, e.format, e.event,
        e.who, e.actor, e.request_id, e.request_hash, e.data, e.hash
-FROM {schema}.jobs j JOIN {schema}.events e ON e.job_id = j.id
+FROM {schema}.jobs j LEFT JOIN {schema}.events e ON e.job_id = j.id
 WHERE j.id = ANY (:id::uuid[])
 ORDER BY j.id, e.version;
 

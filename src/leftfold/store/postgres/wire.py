@@ -4,6 +4,7 @@ Batches go as array literals, made by joining texts: as fast as the fastest driv
 """
 
 import re
+import select
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,11 +23,11 @@ from leftfold.store.rows import COLUMNS
 
 try:
     import psycopg
-    import psycopg_pool
 except ImportError as problem:
     raise MissingExtraError("PostgreSQL needs psycopg: pip install 'leftfold[postgres]'") from problem
 
 OLDEST: Final = 14
+CONNECT_SECONDS: Final = 10
 #: Batches longer than this are planned anew each time: a plan made for ten rows is a bad one for a thousand.
 PLAN_ANEW_ABOVE: Final = 20
 
@@ -129,10 +130,6 @@ def is_cut(problem: psycopg.Error) -> bool:
 
 def translated(problem: Exception, *, unknown: bool = False, migrating: bool = False) -> LeftfoldError:
     """Say what an error of the database means. `unknown` means that a commit may have been on its way."""
-    if isinstance(problem, psycopg_pool.PoolTimeout):
-        return StoreUnavailableError(
-            "no connection to PostgreSQL was to be had in time: is it up, is the pool too small?"
-        )
     state = getattr(problem, "sqlstate", None) or ""
     text = str(problem).strip().partition("\n")[0]
     if state in _BUSY:
@@ -152,10 +149,34 @@ def translated(problem: Exception, *, unknown: bool = False, migrating: bool = F
     return StoreError(f"PostgreSQL: {text}")
 
 
-def check_server(version: int, encoding: str) -> None:
+def check_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Refuse a connection that the server has closed since it was last used: nothing may have been sent on it yet.
+
+    What the server said to somebody who asked nothing may be its farewell. Looking for it costs no round trip.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    while poll.poll(0):
+        connection.pgconn.consume_input()  # raises at the end of the stream
+
+
+def connect_options(url: str) -> dict[str, Any]:
+    """Give what a connection is made with where the URL does not say it itself."""
+    try:
+        said = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError as problem:
+        raise ValidationError(f"the URL of the database cannot be read: {str(problem).strip()}") from None
+    defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "leftfold"}
+    return {name: value for name, value in defaults.items() if name not in said}
+
+
+def check_server(info: psycopg.ConnectionInfo) -> None:
     """Refuse a server that lacks what the schema needs."""
-    if version < OLDEST * 10_000:
-        raise StoreError(f"the server is PostgreSQL {version // 10_000}, {OLDEST} is the oldest that will do")
+    if info.server_version < OLDEST * 10_000:
+        raise StoreError(
+            f"the server is PostgreSQL {info.server_version // 10_000}, {OLDEST} is the oldest that will do"
+        )
+    encoding = info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreError(f"the database is in {encoding}: the hash chain needs one in UTF8")
 

@@ -355,7 +355,7 @@ def _translated(problem: Exception, path: str, *, committing: bool = False) -> E
     if "not a database" in text or "malformed" in text:
         return StoreError(f"{path}: {text}")
     if "unable to open" in text:
-        return StoreUnavailableError(f"{path} cannot be opened: does its folder exist, and may we write there?")
+        return StoreError(f"{path} cannot be opened: does its folder exist, and may we write there?")
     if "full" in text:
         return StoreUnavailableError(f"no space is left for {path}: nothing was written")
     if committing:

@@ -124,7 +124,7 @@ SELECT :now;
 -- The whole log of each job, with what its row knows beside it.
 SELECT j.id, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, e.version, e.at, e.format, e.event,
        e.who, e.actor, e.request_id, e.request_hash, e.data, e.hash
-FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0 JOIN events e ON e.job = j.n
+FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0 LEFT JOIN events e ON e.job = j.n
 ORDER BY j.id, e.version;
 
 -- name: append

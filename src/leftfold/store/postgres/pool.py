@@ -1,0 +1,132 @@
+"""A few connections, lent one at a time: made when needed, kept while they live, thrown away when anything is odd.
+
+There is no thread behind it: who asks while the server is down hears so at once, and why.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+import psycopg
+
+from leftfold.core.errors import StoreError, StoreUnavailableError
+from leftfold.store.postgres.wire import check_alive
+from leftfold.store.query import Columns
+
+WAIT_SECONDS: Final = 30.0
+
+Connection = psycopg.Connection[Columns]
+AsyncConnection = psycopg.AsyncConnection[Columns]
+
+
+class Pool:
+    """For threads."""
+
+    def __init__(self, connect: Callable[[], Connection], size: int) -> None:
+        self._connect = connect
+        self._free = threading.BoundedSemaphore(size)
+        self._idle: deque[Connection] = deque()
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a connection, and take it back if it can still be used: outside of any transaction."""
+        if not self._free.acquire(timeout=WAIT_SECONDS):
+            raise StoreUnavailableError(_EXHAUSTED)
+        try:
+            connection = self._take()
+            try:
+                yield connection
+            except Exception:
+                with suppress(psycopg.Error):  # of a connection that is gone, which then is closed
+                    connection.rollback()
+                raise
+            except BaseException:
+                connection.close()  # interrupted in the middle of a statement, perhaps
+                raise
+            finally:
+                if not connection.closed:
+                    self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    def _take(self) -> Connection:
+        if self._closed:
+            raise StoreError(_CLOSED)
+        while self._idle:
+            connection = self._idle.pop()
+            if _is_alive(connection):
+                return connection
+            connection.close()
+        return self._connect()
+
+    def close(self) -> None:
+        """Close what is idle, and lend nothing more."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+class AsyncPool:
+    """The same for tasks of one event loop."""
+
+    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]], size: int) -> None:
+        self._connect = connect
+        self._free = asyncio.BoundedSemaphore(size)
+        self._idle: deque[AsyncConnection] = deque()
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
+        """Lend a connection, and take it back if it can still be used: outside of any transaction."""
+        try:
+            await asyncio.wait_for(self._free.acquire(), WAIT_SECONDS)
+        except TimeoutError:
+            raise StoreUnavailableError(_EXHAUSTED) from None
+        try:
+            connection = await self._take()
+            try:
+                yield connection
+            except Exception:
+                with suppress(psycopg.Error):  # of a connection that is gone, which then is closed
+                    await connection.rollback()
+                raise
+            except BaseException:
+                await connection.close()  # cancelled in the middle of a statement, perhaps
+                raise
+            finally:
+                if not connection.closed:
+                    self._idle.append(connection)
+        finally:
+            self._free.release()
+
+    async def _take(self) -> AsyncConnection:
+        if self._closed:
+            raise StoreError(_CLOSED)
+        while self._idle:
+            connection = self._idle.pop()
+            if _is_alive(connection):
+                return connection
+            await connection.close()
+        return await self._connect()
+
+    async def close(self) -> None:
+        """Close what is idle, and lend nothing more."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().close()
+
+
+_CLOSED: Final = "this engine is closed: open it anew"
+_EXHAUSTED: Final = f"no connection to PostgreSQL came free within {WAIT_SECONDS:.0f} s: is pool_size too small?"
+
+
+def _is_alive(connection: Connection | AsyncConnection) -> bool:
+    try:
+        check_alive(connection)
+    except psycopg.Error:
+        return False
+    return True
