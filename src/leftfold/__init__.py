@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from leftfold.aengine import AsyncEngine
 from leftfold.asking import NewJob
+from leftfold.core import errors
 from leftfold.core.commands import Actor
 from leftfold.core.job import Job
 from leftfold.core.record import Record
@@ -33,6 +34,7 @@ __all__ = [
     "Record",
     "Summary",
     "aopen",
+    "errors",
     "migrate",
     "open",
 ]

@@ -1,6 +1,5 @@
 """Times as people give them, and as the engine keeps them: whole microseconds since 1970, UTC."""
 
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -13,6 +12,7 @@ Span = float | timedelta
 Moment = datetime | Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS_MAX: Final = 10**15
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -21,8 +21,10 @@ def microseconds(what: str, span: Span) -> int:
     if isinstance(span, timedelta):
         return span // _MICROSECOND
     number: object = span  # whatever the caller's types may say
-    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+    if not isinstance(number, int | float) or isinstance(number, bool) or number != number:  # noqa: PLR0124 - NaN, and an int too large for math.isnan
         raise ValidationError(f"{what} must be seconds or a timedelta, not {span!r}")
+    if not -_SECONDS_MAX < number < _SECONDS_MAX:
+        raise ValidationError(f"{what} must be seconds or a timedelta, not thirty million years")
     return round(number * SECOND)
 
 

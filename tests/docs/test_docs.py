@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -31,11 +32,29 @@ def renderer() -> ModuleType:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_a_code_block_runs_and_prints_what_its_comments_say(block: str) -> None:
-    run = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False, timeout=60)
+def test_a_code_block_runs_and_prints_what_its_comments_say(block: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", block], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
     assert run.returncode == 0, run.stderr
-    for promised in re.findall(r"^print\(.*\)\s+# (.*)$", block, re.MULTILINE):
+    for promised in re.findall(r"^ *print\(.*\)\s+# (.*)$", block, re.MULTILINE):
         assert promised in run.stdout.splitlines()
+
+
+def test_the_one_liners_of_the_readme_work_as_printed(tmp_path: Path) -> None:
+    lines = re.findall(r"^\$ (\.venv/bin/.*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    said = [
+        subprocess.run(
+            [str(Path(sys.executable).parent / words[0].removeprefix(".venv/bin/")), *words[1:]],
+            capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
+        )
+        for words in map(shlex.split, lines)
+    ]  # fmt: skip
+    assert [run.stderr for run in said] == [""] * len(lines)
+    assert [run.returncode for run in said] == [0] * len(lines)
+    assert said[1].stdout == "succeeded\n"
+    assert said[2].stdout == "enqueued claimed started succeeded\n"
+    assert said[0].stdout.strip()[:8] in said[3].stdout
 
 
 def test_there_are_code_blocks() -> None:

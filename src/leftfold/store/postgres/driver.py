@@ -15,7 +15,6 @@ from leftfold.core.errors import StoreError, StoreUnavailableError, ValidationEr
 from leftfold.store import migrate
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
-    UNIQUE_VIOLATION,
     arguments,
     check_server,
     check_transaction,
@@ -25,6 +24,7 @@ from leftfold.store.postgres.wire import (
     plan,
     queries,
     quoted,
+    raced,
     translated,
 )
 from leftfold.store.query import Again, Columns, Operation, Query, adrive, drive
@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 _TRIES: Final = 20
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+#: Within the caller's transaction: what is refused there must leave no trace, and the transaction usable.
+_SAVEPOINT: Final = "SAVEPOINT leftfold"
+_RELEASE: Final = "RELEASE SAVEPOINT leftfold"
+_BACK: Final = "ROLLBACK TO SAVEPOINT leftfold; RELEASE SAVEPOINT leftfold"
 GAVE_WAY: Final = "the operation gave way to others too often: try again"
 
 
@@ -83,13 +87,21 @@ class PostgresStore(_Base):
             with self._pool.connection() as connection:
                 migrate.check_ready(self.migrations, self.applied(connection))
         except psycopg.Error as problem:
+            self.close()
             raise translated(problem) from problem
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def connect(self) -> psycopg.Connection[Columns]:
         """Give a connection of its own."""
         connection = psycopg.connect(self.url, autocommit=True, row_factory=tuple_row, **self._options)
-        check_server(connection.info)
+        try:
+            check_server(connection.info)
+        except StoreError:
+            connection.close()
+            raise
         return connection
 
     def close(self) -> None:
@@ -158,15 +170,22 @@ class PostgresStore(_Base):
         if not isinstance(foreign, psycopg.Connection):
             raise ValidationError(f"within takes a psycopg or SQLAlchemy connection, not {connection!r}")
         check_transaction(foreign)
-        for _ in range(_TRIES):
-            try:
-                with foreign.transaction(), foreign.cursor(row_factory=tuple_row) as cursor:
-                    return drive(operation.steps(), functools.partial(self.execute, cursor))
-            except Again:
-                continue
-            except psycopg.Error as problem:
-                if problem.sqlstate != UNIQUE_VIOLATION or not gives_way(problem):
-                    raise translated(problem) from problem
+        try:
+            with foreign.cursor(row_factory=tuple_row) as cursor:
+                for _ in range(_TRIES):
+                    cursor.execute(_SAVEPOINT)
+                    try:
+                        answer = drive(operation.steps(), functools.partial(self.execute, cursor))
+                    except BaseException as problem:
+                        if not foreign.closed:
+                            cursor.execute(_BACK)
+                        if not raced(problem):
+                            raise
+                    else:
+                        cursor.execute(_RELEASE)
+                        return answer
+        except psycopg.Error as problem:
+            raise translated(problem) from problem
         raise StoreUnavailableError(GAVE_WAY)
 
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
@@ -191,7 +210,11 @@ class AsyncPostgresStore(_Base):
             async with self._pool.connection() as connection:
                 migrate.check_ready(self.migrations, await self._applied(connection))
         except psycopg.Error as problem:
+            await self.close()
             raise translated(problem) from problem
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def connect(self) -> psycopg.AsyncConnection[Columns]:
@@ -199,7 +222,11 @@ class AsyncPostgresStore(_Base):
         connection = await psycopg.AsyncConnection.connect(
             self.url, autocommit=True, row_factory=tuple_row, **self._options
         )
-        check_server(connection.info)
+        try:
+            check_server(connection.info)
+        except StoreError:
+            await connection.close()
+            raise
         return connection
 
     async def close(self) -> None:
@@ -249,15 +276,22 @@ class AsyncPostgresStore(_Base):
         if not isinstance(foreign, psycopg.AsyncConnection):
             raise ValidationError(f"within takes an async psycopg or SQLAlchemy connection, not {connection!r}")
         check_transaction(foreign)
-        for _ in range(_TRIES):
-            try:
-                async with foreign.transaction(), foreign.cursor(row_factory=tuple_row) as cursor:
-                    return await adrive(operation.steps(), functools.partial(self.execute, cursor))
-            except Again:
-                continue
-            except psycopg.Error as problem:
-                if problem.sqlstate != UNIQUE_VIOLATION or not gives_way(problem):
-                    raise translated(problem) from problem
+        try:
+            async with foreign.cursor(row_factory=tuple_row) as cursor:
+                for _ in range(_TRIES):
+                    await cursor.execute(_SAVEPOINT)
+                    try:
+                        answer = await adrive(operation.steps(), functools.partial(self.execute, cursor))
+                    except BaseException as problem:
+                        if not foreign.closed:
+                            await cursor.execute(_BACK)
+                        if not raced(problem):
+                            raise
+                    else:
+                        await cursor.execute(_RELEASE)
+                        return answer
+        except psycopg.Error as problem:
+            raise translated(problem) from problem
         raise StoreUnavailableError(GAVE_WAY)
 
     async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:

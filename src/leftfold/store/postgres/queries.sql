@@ -266,7 +266,8 @@ SELECT id::text, state FROM {schema}.jobs WHERE id = ANY (:id::uuid[]);
 -- Newest first. An argument that is null asks for nothing.
 SELECT id::text, {summary}
 FROM {schema}.jobs
-WHERE (:before::uuid IS NULL OR id < :before::uuid)
+WHERE true
+  AND (:before::uuid IS NULL OR id < :before::uuid)
   AND (:states::{schema}.state[] IS NULL OR state = ANY (:states::{schema}.state[]))
   AND (:queue::text IS NULL OR queue = :queue)
   AND (:kind::text IS NULL OR kind = :kind)

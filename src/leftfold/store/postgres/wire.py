@@ -18,7 +18,7 @@ from leftfold.core.errors import (
     StoreUnavailableError,
     ValidationError,
 )
-from leftfold.store.query import NAMES, Query, load_queries
+from leftfold.store.query import NAMES, Again, Query, load_queries
 from leftfold.store.rows import COLUMNS
 
 try:
@@ -46,7 +46,7 @@ def _type_of(column: str, schema: str) -> str:
 
 def quoted(schema: str) -> str:
     """Give the schema's name as an identifier."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]{0,62}", schema):
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise ValidationError(f"{schema!r} is not a schema name: letters, digits and underscores, 63 at most")
     return f'"{schema}"'
 
@@ -100,7 +100,6 @@ def plan(query: Query) -> bool | None:
     return False if len(query.rows) > PLAN_ANEW_ABOVE or query.name == "list" else None
 
 
-UNIQUE_VIOLATION: Final = "23505"
 #: The transaction did not happen, and may well the next time.
 _GIVE_WAY: Final = frozenset({"40001", "40P01"})
 _BUSY: Final = {
@@ -118,8 +117,14 @@ _OURS: Final = frozenset({"jobs_key", "events_request"})
 
 def gives_way(problem: psycopg.Error) -> bool:
     """Tell whether the operation lost a race and is to be run again: nothing of it was written."""
-    raced = problem.sqlstate == UNIQUE_VIOLATION and problem.diag.constraint_name in _OURS
-    return problem.sqlstate in _GIVE_WAY or raced
+    return problem.sqlstate in _GIVE_WAY or raced(problem)
+
+
+def raced(problem: BaseException) -> bool:
+    """Tell whether somebody else was faster, by a row of ours: the same may be tried in the same transaction."""
+    if isinstance(problem, psycopg.errors.UniqueViolation):
+        return problem.diag.constraint_name in _OURS
+    return isinstance(problem, Again)
 
 
 def is_cut(problem: psycopg.Error) -> bool:

@@ -11,9 +11,10 @@ connection while the first one holds the write lock: nobody can start the log an
 import asyncio
 import functools
 import os
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -54,7 +55,7 @@ _PRAGMAS: Final = (
 
 def _item(place: int, column: str) -> str:
     item = f"value ->> {place}"
-    return f"from_hex({item})" if column == "head" else item
+    return f"leftfold_from_hex({item})" if column == "head" else item
 
 
 _NAMES: Final = {
@@ -67,7 +68,7 @@ _NAMES: Final = {
 def _statements(script: str) -> Iterator[str]:
     """Split a script into its statements; the semicolons inside of a trigger end none."""
     statement = ""
-    for piece in script.split(";"):
+    for piece in script.rstrip(" \n;").split(";"):
         statement += piece + ";"
         if sqlite.complete_statement(statement):
             yield statement.strip()
@@ -99,14 +100,37 @@ def link(previous: bytes, *fields: str | int | None) -> bytes:
     return hashed.digest()
 
 
-def prepare(connection: Any) -> None:
-    """Teach a connection the functions that our queries use."""
-    connection.create_function("link", 11, link, deterministic=True)
-    connection.create_function("from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
+def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
+    """Teach a connection the functions that our queries use, and let it leave checkpoints to us."""
+    there = "SELECT 1 FROM pragma_function_list WHERE name = 'leftfold_link'"
+    if not cursor.execute(there).fetchall():  # while the caller reads rows of its own, none could be replaced
+        connection.create_function("leftfold_link", 11, link, deterministic=True)
+        connection.create_function("leftfold_from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
+    if guarded:
+        cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+
+
+def check_foreign(connection: Any) -> None:
+    """Refuse a connection that is none of this process's one SQLite library."""
+    if is_foreign(connection):
+        raise ValidationError(
+            f"this connection is not of {NAME}, which this process uses: two SQLite libraries on one file lose "
+            f"data; connect with {NAME}, or set LEFTFOLD_SQLITE"
+        )
+    if not isinstance(connection, sqlite.Connection):
+        raise ValidationError(f"within takes a connection of {NAME} or of SQLAlchemy, not {connection!r}")
 
 
 def _encodable(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
+
+
+_OPTIONAL: Final = re.compile(r"^ *AND \(:(\w+) IS NULL OR (.*)\)$", re.MULTILINE)
+
+
+def _narrowed(statement: str, arguments: Mapping[str, object]) -> str:
+    """Leave out the conditions whose argument is null, so that an index can serve those that are left."""
+    return _OPTIONAL.sub(lambda match: "" if arguments[match[1]] is None else f"AND {match[2]}", statement)
 
 
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
@@ -120,7 +144,7 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
         arguments["rows"] = msgspec.json.encode(rows).decode()
     answer: list[Columns] = []
     for statement in QUERIES[query.name]:
-        cursor.execute(statement, arguments)
+        cursor.execute(_narrowed(statement, arguments) if "IS NULL OR" in statement else statement, arguments)
         if cursor.description is not None:
             answer = cursor.fetchall()
     return answer
@@ -150,6 +174,7 @@ class SqliteStore:
         self._guarded = can_lose_commits() and path != MEMORY
         if not create and path != MEMORY and not Path(path).exists():
             raise StoreNotReadyError(f"there is no store at {path}: `leftfold migrate` or a first enqueue makes one")
+        self._opened: list[Any] = []
         try:
             self._connection = self._connect()
             self._checkpointer = self._connect() if self._guarded else None
@@ -157,26 +182,25 @@ class SqliteStore:
                 self.migrate()
             elif not create:
                 migrate.check_ready(MIGRATIONS, self.applied())
-        except sqlite.Error as problem:
+        except BaseException as problem:
+            self.close()
             raise _translated(problem, self.path) from problem
         self._inode = None if path == MEMORY else Path(path).stat().st_ino
 
     def _connect(self) -> Any:
         connection = sqlite.connect(self.path, timeout=self._busy, isolation_level=None, check_same_thread=False)
+        self._opened.append(connection)
         for pragma in _PRAGMAS:
             _patiently(functools.partial(connection.execute, f"PRAGMA {pragma}"), self._busy)
-        if self._guarded:
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
-        prepare(connection)
+        prepare(connection.cursor(), connection, guarded=self._guarded)
         connection.execute("CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER NOT NULL)")
         return connection
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._connection.close()
-            if self._checkpointer is not None:
-                self._checkpointer.close()
+            for connection in self._opened:
+                connection.close()
 
     def applied(self) -> list[migrate.Applied]:
         """Give the migrations that the file has."""
@@ -190,8 +214,8 @@ class SqliteStore:
             migrate.check_ready(MIGRATIONS, self.applied())
             return []
         cursor = self._connection.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
         try:
+            cursor.execute("BEGIN IMMEDIATE")
             cursor.execute(MIGRATIONS_TABLE)
             missing = migrate.pending(MIGRATIONS, self.applied())
             for migration in missing:
@@ -201,9 +225,10 @@ class SqliteStore:
                 cursor.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row)
             cursor.execute(f"PRAGMA user_version = {MIGRATIONS[-1].version}")
             cursor.execute("COMMIT")
-        except BaseException:
-            cursor.execute("ROLLBACK")
-            raise
+        except BaseException as problem:
+            if self._connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise _translated(problem, self.path) from problem
         return missing
 
     def run(self, operation: Operation[T]) -> T:
@@ -230,9 +255,7 @@ class SqliteStore:
         except BaseException as problem:
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            if isinstance(problem, sqlite.Error):
-                raise _translated(problem, self.path, committing=committing) from problem
-            raise
+            raise _translated(problem, self.path, committing=committing) from problem
         if self._guarded and not operation.reads:
             self._checkpoint_now_and_then(cursor)
         return answer
@@ -240,11 +263,23 @@ class SqliteStore:
     def run_within(self, connection: object, operation: Operation[T]) -> T:
         """Run an operation as a part of the caller's transaction: nothing is committed here."""
         foreign = driver_connection(connection)
-        self._check_foreign(foreign)
-        if not foreign.in_transaction:
-            foreign.execute("BEGIN IMMEDIATE")
-        cursor = foreign.cursor()
-        cursor.row_factory = None
+        check_foreign(foreign)
+        text_factory = foreign.text_factory
+        foreign.text_factory = str
+        try:
+            cursor = foreign.cursor()
+            cursor.row_factory = None
+            self._check_place(foreign, cursor)
+            prepare(cursor, foreign, guarded=self._guarded)
+            if not foreign.in_transaction:
+                cursor.execute("BEGIN IMMEDIATE")
+            return self._run_inside(cursor, operation)
+        except sqlite.Error as problem:
+            raise _translated(problem, self.path) from problem
+        finally:
+            foreign.text_factory = text_factory
+
+    def _run_inside(self, cursor: Any, operation: Operation[T]) -> T:
         for _ in range(_TRIES):
             cursor.execute("SAVEPOINT leftfold")
             try:
@@ -252,31 +287,19 @@ class SqliteStore:
             except BaseException as problem:
                 cursor.execute("ROLLBACK TO leftfold")
                 cursor.execute("RELEASE leftfold")
-                if isinstance(problem, sqlite.Error):
-                    problem = _translated(problem, self.path)
-                if isinstance(problem, Again):
+                if isinstance(problem, Again) or isinstance(_translated(problem, self.path), Again):
                     continue
-                raise problem from None
+                raise
             cursor.execute("RELEASE leftfold")
             return answer
         raise StoreUnavailableError("the operation gave way to others too often: try again")
 
-    def _check_foreign(self, connection: Any) -> None:
-        if is_foreign(connection):
-            raise ValidationError(
-                f"this connection is not of {NAME}, which this process uses: two SQLite libraries on one file lose "
-                f"data; connect with {NAME}, or set LEFTFOLD_SQLITE"
-            )
-        if not isinstance(connection, sqlite.Connection):
-            raise ValidationError(f"within takes a connection of {NAME} or of SQLAlchemy, not {connection!r}")
-        main = next(file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
-        if not main or not Path(main).samefile(self.path):
+    def _check_place(self, connection: Any, cursor: Any) -> None:
+        main = next(file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main")
+        if not main or self.path == MEMORY or not Path(main).samefile(self.path):
             raise ValidationError("within takes a connection to the very file of this store")
         if not connection.in_transaction and connection.isolation_level is None:
             raise ValidationError("this connection commits by itself: begin a transaction first")
-        prepare(connection)
-        if self._guarded:
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
 
     def _checkpoint_now_and_then(self, cursor: Any) -> None:
         self._commits += 1
@@ -344,7 +367,10 @@ def _patiently(act: Callable[[], object], seconds: float) -> None:
             return
 
 
-def _translated(problem: Exception, path: str, *, committing: bool = False) -> Exception:
+def _translated(problem: BaseException, path: str, *, committing: bool = False) -> BaseException:
+    """Say what an error of the library means; any other is given as it is."""
+    if not isinstance(problem, sqlite.Error):
+        return problem
     text = str(problem)
     if "locked" in text or "busy" in text:
         return StoreUnavailableError(f"{path} is locked by another process: try again")
@@ -358,6 +384,8 @@ def _translated(problem: Exception, path: str, *, committing: bool = False) -> E
         return StoreError(f"{path} cannot be opened: does its folder exist, and may we write there?")
     if "full" in text:
         return StoreUnavailableError(f"no space is left for {path}: nothing was written")
+    if "closed database" in text:
+        return StoreError(f"{path}: this connection is closed: open it anew")
     if committing:
         return OutcomeUnknownError(f"the commit to {path} failed: {text}; call again with the same request_id")
     return StoreError(f"{path}: {text}")

@@ -133,8 +133,13 @@ CREATE TRIGGER jobs_final BEFORE UPDATE ON {schema}.jobs FOR EACH ROW WHEN (OLD.
     'succeeded', 'cancelled'
     -- end
 )) EXECUTE FUNCTION {schema}.refuse('a final job never changes');
-CREATE TRIGGER maintenance_stands BEFORE UPDATE OR DELETE ON {schema}.maintenance
-    FOR EACH ROW EXECUTE FUNCTION {schema}.refuse('what was done stands');
+
+CREATE FUNCTION {schema}.stand() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'leftfold: % of % is refused: what was done stands', lower(TG_OP), TG_TABLE_NAME;
+END $$;
+CREATE TRIGGER maintenance_stands BEFORE UPDATE OR DELETE OR TRUNCATE ON {schema}.maintenance
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.stand();
 
 -- The store's clock.
 CREATE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$

@@ -130,6 +130,18 @@ END;
 CREATE TRIGGER events_stay BEFORE DELETE ON events WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: delete of events is refused: what is on the log stands');
 END;
+CREATE TRIGGER events_are_new BEFORE INSERT ON events  -- INSERT OR REPLACE deletes without asking the trigger above
+WHEN EXISTS (SELECT 1 FROM events WHERE job = NEW.job AND version = NEW.version)
+  OR EXISTS (SELECT 1 FROM events WHERE seq = NEW.seq) BEGIN
+    SELECT raise(ABORT, 'leftfold: replacement of events is refused: what is on the log stands');
+END;
+CREATE TRIGGER jobs_are_new BEFORE INSERT ON jobs
+WHEN EXISTS (SELECT 1 FROM jobs WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM jobs WHERE n = NEW.n) BEGIN
+    SELECT raise(ABORT, 'leftfold: replacement of jobs is refused: a job with a log stays');
+END;
+CREATE TRIGGER jobs_keep_their_name BEFORE UPDATE OF n, id ON jobs WHEN OLD.n <> NEW.n OR OLD.id <> NEW.id BEGIN
+    SELECT raise(ABORT, 'leftfold: update of jobs is refused: a job keeps its id');
+END;
 CREATE TRIGGER jobs_stay BEFORE DELETE ON jobs WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: delete of jobs is refused: a job with a log stays');
 END;
