@@ -182,6 +182,8 @@ def filter_of(states: Iterable[State | str] | State | str | None, **others: str 
     if isinstance(states, str):
         states = [states]
     given = None if states is None else [_enum("state", State, state) for state in states]
+    for what, value in others.items():
+        limits.text(what, value)
     return Filter(states=given, **others)
 
 

@@ -22,6 +22,8 @@ DEFAULT_SCHEMA: Final = "leftfold"
 DEFAULT_POOL: Final = 10
 MEMORY: Final = ":memory:"
 _POSTGRES: Final = ("postgresql", "postgres")
+#: Parameters of a URL that hold no secret. Others may, or may be the rest of a password with an & in it.
+_SHOWN: Final = ("host", "hostaddr", "port", "dbname", "user", "sslmode", "connect_timeout", "target_session_attrs")
 
 Clock = Callable[[], int]
 
@@ -43,7 +45,7 @@ def address_of(url: str) -> Address:
     scheme, colon, rest = url.partition("://")
     if colon and scheme == "sqlite" and rest.startswith("/"):
         path = unquote(rest[1:])
-        if not path or path.endswith("/") or "\x00" in path:
+        if not path or path.endswith("/") or "\x00" in path or "?" in rest:
             raise ValidationError(f"{url} names no file: write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db")
         try:
             return Address("sqlite", path if path == MEMORY else str(Path(path).expanduser()))
@@ -79,8 +81,9 @@ def masked(url: str) -> str:
     """Give a URL without its passwords: of one that nobody could read, no more than the beginning."""
     scheme, colon, rest = url.partition("://")
     if scheme in _POSTGRES and not _problem_of(rest):
-        shown = re.sub("^([^:/@]*):[^/@]*@", r"\1:***@", rest)
-        return f"{scheme}://" + re.sub("(?i)([?&][a-z_]*pass[a-z_]*)=[^&]*", r"\1=***", shown)
+        where, mark, query = re.sub("^([^:/@]*):[^/@]*@", r"\1:***@", rest).partition("?")
+        pairs = [pair if pair.partition("=")[0] in _SHOWN else "***" for pair in query.split("&")]
+        return f"{scheme}://{where}{mark}" + ("&".join(pairs) if query else "")
     if scheme == "sqlite" or re.fullmatch(r"[\w./-]+", url):
         return url
     return f"{scheme}://…" if colon else "this"

@@ -26,7 +26,15 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("command", [[], ["demo"], ["lifecycle"], ["lifecycle", "check"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [], ["demo"], ["lifecycle"], ["lifecycle", "check"], ["migrate"], ["enqueue"], ["doctor"],
+        ["jobs"], ["jobs", "list"], ["jobs", "show"], ["jobs", "history"],
+        ["queues"], ["queues", "list"], ["queues", "pause"], ["queues", "resume"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
 def test_every_command_explains_itself(command: list[str], option: str) -> None:
     ran = run(*command, option)
     assert (ran.code, ran.err) == (0, "")

@@ -231,4 +231,4 @@ def test_a_file_that_cannot_be_written_is_an_error_without_a_traceback(tmp_path:
     missing = tmp_path / "no such folder" / "drawn.svg"
     ran = run("lifecycle", "--svg", str(missing))
     assert (ran.code, ran.out) == (1, "")
-    assert complaint(ran) == f"Error: Could not open file '{missing}': No such file or directory"
+    assert complaint(ran) == f"leftfold: os: Could not open file '{missing}': No such file or directory"

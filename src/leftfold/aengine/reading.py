@@ -7,7 +7,7 @@ from leftfold import asking
 from leftfold.aengine.running import Running, one
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import State
-from leftfold.core.limits import between, name
+from leftfold.core.limits import between, key, name, text
 from leftfold.core.record import Record
 from leftfold.store import views
 from leftfold.store.query import Operation
@@ -25,6 +25,8 @@ class Reading(Running):
     async def pause(self, queue: str, *, reason: str | None = None, by: str | None = None) -> bool:
         """Let nobody claim from a queue. Tells whether it was not paused before."""
         name("queue", queue)
+        text("reason", reason)
+        key("actor", by)
         arguments = {"name": queue, "actor": by or self.actor, "reason": reason}
         return bool(await self._write(Operation(lambda: one("pause", arguments))))
 

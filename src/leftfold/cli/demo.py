@@ -1,79 +1,99 @@
-"""`leftfold demo`: a tour of the lifecycle in the terminal. Every line is decided by the engine's own core."""
+"""`leftfold demo`: five jobs on their way through an embedded store. Every line is read back from its log."""
 
 import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import click
-from msgspec import Raw
 
 from leftfold.cli.text import table
-from leftfold.core import commands as c
-from leftfold.core.decide import apply
+from leftfold.core.commands import Actor
 from leftfold.core.errors import BrokenChainError, LeftfoldError
 from leftfold.core.job import Job, fold, logged
 from leftfold.core.lifecycle import Who
 from leftfold.core.limits import DAY, SECOND
 from leftfold.core.record import GENESIS, Record, check_chain, link
 from leftfold.core.retry import Policy
-from leftfold.core.values import Failure, Spec, Wait, WaitFor
+from leftfold.core.values import Failure
 from leftfold.dialects import DIALECTS
 from leftfold.dialects.run import runs
+from leftfold.engine import Engine
+from leftfold.opening import open as open_store
+from leftfold.store.replies import Claim
 
-ANN = c.Actor(who=Who.CLIENT, name="ann")
-KEEPER = c.Actor(who=Who.KEEPER, name="keeper")
-OPERATOR = c.Actor(who=Who.OPERATOR, name="olga")
+KEEPER = Actor(who=Who.KEEPER, name="keeper")
+_DAYS = DAY // SECOND
+
+
+class Clock:
+    """The demo's own time, from now on: three days pass in no time."""
+
+    def __init__(self) -> None:
+        self.now = time.time_ns() // 1000
+
+    def __call__(self) -> int:
+        """Give the time."""
+        return self.now
 
 
 class Scene:
-    """One job on its way, with its log and a clock of its own."""
+    """One job on its way."""
 
-    def __init__(self, kind: str, policy: Policy = Policy()) -> None:
-        self.now = 0
-        self.job: Job | None = None
-        self.log: list[Record] = []
-        self.say(c.Enqueue(by=ANN, job_id=f"{kind}-1", spec=Spec(kind=kind), policy=policy))
+    def __init__(self, jobs: Engine, clock: Clock, kind: str, policy: Policy = Policy()) -> None:
+        self.jobs = jobs
+        self._clock = clock
+        self._began = clock.now
+        self._seen = 0
+        self.job_id = jobs.enqueue(kind, policy=policy, by="ann").job_id
+        self._tell("ann", "enqueue")
 
-    def say(self, command: c.AnyCommand) -> None:
-        """Send a command, and print what it did or why it was refused."""
+    @property
+    def log(self) -> list[Record]:
+        """Give the job's log, as the store has it."""
+        return self.jobs.history(self.job_id)
+
+    def say(self, who: str, what: str, act: Callable[[], object]) -> None:
+        """Do something, and print what came of it or why it was refused."""
         try:
-            self.job, records = apply(self.job, command, self.now)
+            act()
         except LeftfoldError as error:
-            said = f"{command.by.name}: {command.wire}"
-            click.echo(f"  {_clock(self.now)}  {click.style('refused', fg='red'):<25} {said}: {error.code}")
-            return
-        self.log += records
-        for record in records:
+            click.echo(f"  {self._time()}  {click.style('refused', fg='red'):<25} {who}: {what}: {error.code}")
+        else:
+            self._tell(who, what)
+
+    def claim(self, worker: str) -> Claim:
+        """Let a worker claim and start the job."""
+        (claim,) = self.jobs.claim(worker, job_id=self.job_id, lease=60)
+        self._tell(worker, "claim")
+        self.say(worker, "start", lambda: self.jobs.start(claim))
+        return claim
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._clock.now += int(seconds * SECOND)
+
+    def _tell(self, who: str, what: str) -> None:
+        log = self.log
+        for record in log[self._seen :]:
             event = click.style(record.event.wire, fg="cyan")
             told = f"by {record.who} {record.actor}" if record.who.value != record.actor else f"by the {record.actor}"
-            click.echo(
-                f"  {_clock(self.now)}  {event:<25} {told}, the job is {_state(fold(self.log[: record.version]))}"
-            )
-        if not records:
-            click.echo(f"  {_clock(self.now)}  {'nothing new':<16} {command.by.name}: {command.wire}, it is so already")
+            state = click.style(_state(fold(log[: record.version])), bold=True)
+            click.echo(f"  {self._time()}  {event:<25} {told}, the job is {state}")
+        if len(log) == self._seen:
+            click.echo(f"  {self._time()}  {'nothing new':<16} {who}: {what}, it is so already")
+        self._seen = len(log)
 
-    def claim(self, worker: str) -> c.Actor:
-        """Let a worker claim and start the job, and give it as the owner it then is."""
-        attempt = (self.job.attempt if self.job else 0) + 1
-        token = f"secret of {worker}, attempt {attempt}"
-        self.say(c.Claim(by=c.Actor(who=Who.WORKER, name=worker), token=token, lease=60 * SECOND))
-        owner = c.Actor(who=Who.OWNER, name=worker, attempt=attempt, token=token)
-        self.say(c.Start(by=owner))
-        return owner
-
-    def wait(self, seconds: int) -> None:
-        """Let time pass."""
-        self.now += seconds * SECOND
-
-
-def _clock(now: int) -> str:
-    return click.style(f"{now / SECOND:>8.1f} s", dim=True)
+    def _time(self) -> str:
+        return click.style(f"{(self._clock.now - self._began) / SECOND:>8.1f} s", dim=True)
 
 
 def _state(job: Job | None) -> str:
-    return click.style(job.state.value, bold=True) if job else "nothing"
+    return job.state.value if job else "nothing"
 
 
 def _title(text: str) -> None:
@@ -81,98 +101,111 @@ def _title(text: str) -> None:
 
 
 @click.command()
-def demo() -> None:
-    """Tour the lifecycle: retries, a crash, an approval, a cancellation, a dead letter, and the proof of it."""
-    click.echo("A job's state is the left fold of its events. Five jobs, and what becomes of them:")
-    _flaky()
-    crashed = _crash()
-    _approval()
-    _cancellation()
-    _poison()
-    _fold_and_chain(crashed)
-    _dialects(crashed)
+@click.option("--keep", type=click.Path(dir_okay=False), help="Keep the store in this new file, to look around in it.")
+def demo(keep: str | None) -> None:
+    """Watch five jobs in an embedded store: retries, a crash, an approval, a cancellation, a dead letter."""
+    if keep is not None and Path(keep).exists():
+        raise click.UsageError(f"{keep} exists already: name a new file.")
+    with tempfile.TemporaryDirectory() as folder:
+        clock = Clock()
+        with open_store(f"sqlite:///{keep or Path(folder, 'demo.db')}", clock=clock) as jobs:
+            click.echo(
+                "A job's state is the left fold of its events. Five jobs in an SQLite file, and what becomes of them:"
+            )
+            _flaky(jobs, clock)
+            crashed = _crash(jobs, clock)
+            _approval(jobs, clock)
+            _cancellation(jobs, clock)
+            _poison(jobs, clock)
+            _fold_and_chain(crashed)
+            _dialects(crashed)
     # Right after `make demo` the command is not on the path: show it as it was called.
     called = sys.argv[0] if Path(sys.argv[0]).name == "leftfold" and not shutil.which("leftfold") else "leftfold"
+    if keep is None:
+        look = f"{called} demo --keep demo.db && {called} jobs list --store sqlite:///demo.db"
+    else:
+        look = f"{called} jobs list --store sqlite:///{keep}"
     click.echo(
-        f"\nLook further:  {called} lifecycle | {called} lifecycle --matrix | {called} lifecycle --svg lifecycle.svg"
+        f"\nLook around:   {look}\nThe tables:    {called} lifecycle | {called} lifecycle --matrix"
         f"\nProve it:      {called} lifecycle check"
     )
 
 
-def _flaky() -> None:
+def _flaky(jobs: Engine, clock: Clock) -> None:
     _title("1. A flaky job is tried again, later and later")
-    scene = Scene("flaky")
+    scene = Scene(jobs, clock, "flaky")
     for pause in (1, 2):
-        owner = scene.claim("worker-a")
-        scene.say(c.Fail(by=owner, error=Failure(code="network", message="connection reset")))
+        claim = scene.claim("worker-a")
+        error = Failure(code="network", message="connection reset")
+        scene.say("worker-a", "fail", partial(jobs.fail, claim, error))
         scene.wait(pause)
-    scene.say(c.Complete(by=scene.claim("worker-b"), result=Raw(b'"done"')))
+    claim = scene.claim("worker-b")
+    scene.say("worker-b", "complete", lambda: jobs.complete(claim, "done"))
 
 
-def _crash() -> Scene:
+def _crash(jobs: Engine, clock: Clock) -> Scene:
     _title("2. A worker dies; its lease runs out, another one takes over, and the dead one comes back too late")
-    scene = Scene("crash")
+    scene = Scene(jobs, clock, "crash")
     zombie = scene.claim("worker-a")
-    scene.say(c.Stall(by=KEEPER))
+    scene.say("keeper", "stall", lambda: jobs.stall(scene.job_id, by=KEEPER))
     scene.wait(61)
-    scene.say(c.Stall(by=KEEPER, reason="lease expired"))
-    owner = scene.claim("worker-b")
-    scene.say(c.Complete(by=zombie, result=Raw(b'"from the grave"')))
-    done = c.Complete(by=owner, result=Raw(b'"from the living"'))
-    scene.say(done)
-    scene.say(done)
+    scene.say("keeper", "stall", lambda: jobs.stall(scene.job_id, reason="lease expired", by=KEEPER))
+    claim = scene.claim("worker-b")
+    scene.say("worker-a", "complete", lambda: jobs.complete(zombie, "from the grave"))
+    for _ in range(2):
+        scene.say("worker-b", "complete", lambda: jobs.complete(claim, "from the living"))
     return scene
 
 
-def _approval() -> None:
+def _approval(jobs: Engine, clock: Clock) -> None:
     _title("3. A job waits three days for an approval and holds no worker meanwhile")
-    scene = Scene("refund")
-    owner = scene.claim("worker-a")
-    scene.say(c.Suspend(by=owner, wait=Wait(until=WaitFor.SIGNAL, key="approved", deadline=scene.now + 3 * DAY)))
-    scene.wait(86_400)
-    scene.say(c.Signal(by=ANN, key="approved", payload=Raw(b'{"by":"ann"}')))
-    scene.say(c.Signal(by=ANN, key="approved", payload=Raw(b'{"by":"ann"}')))
-    scene.say(c.Complete(by=scene.claim("worker-b")))
+    scene = Scene(jobs, clock, "refund")
+    claim = scene.claim("worker-a")
+    scene.say("worker-a", "suspend", lambda: jobs.suspend(claim, "approved", deadline=3 * _DAYS))
+    scene.wait(1 * _DAYS)
+    for _ in range(2):
+        scene.say("ann", "signal", lambda: jobs.signal(scene.job_id, "approved", {"by": "ann"}, by="ann"))
+    again = scene.claim("worker-b")
+    scene.say("worker-b", "complete", lambda: jobs.complete(again))
 
 
-def _cancellation() -> None:
+def _cancellation(jobs: Engine, clock: Clock) -> None:
     _title("4. Cancelled while it runs: asked first, heeded by its owner")
-    scene = Scene("report")
-    owner = scene.claim("worker-a")
-    scene.say(c.Cancel(by=ANN, reason="no longer needed"))
-    scene.say(c.Release(by=owner))
-    scene.say(c.Cancel(by=ANN))
+    scene = Scene(jobs, clock, "report")
+    claim = scene.claim("worker-a")
+    scene.say("ann", "cancel", lambda: jobs.cancel(scene.job_id, reason="no longer needed", by="ann"))
+    scene.say("worker-a", "release", lambda: jobs.release(claim))
+    scene.say("ann", "cancel", lambda: jobs.cancel(scene.job_id, by="ann"))
 
 
-def _poison() -> None:
+def _poison(jobs: Engine, clock: Clock) -> None:
     _title("5. A job that cannot succeed is set aside with a reason, looked at, and reopened")
-    scene = Scene("import", Policy(max_failures=1))
-    scene.say(c.Fail(by=scene.claim("worker-a"), error=Failure(code="validation_failed", message="no such column")))
-    scene.say(c.Requeue(by=OPERATOR))
-    scene.say(c.Requeue(by=OPERATOR, reason="column added"))
+    scene = Scene(jobs, clock, "import", Policy(max_failures=1))
+    claim = scene.claim("worker-a")
+    error = Failure(code="validation_failed", message="no such column")
+    scene.say("worker-a", "fail", lambda: jobs.fail(claim, error))
+    scene.say("olga", "requeue", lambda: jobs.requeue(scene.job_id, by="olga"))
+    scene.say("olga", "requeue", lambda: jobs.requeue(scene.job_id, reason="column added", by="olga"))
 
 
 def _fold_and_chain(scene: Scene) -> None:
     _title("The log is the truth")
-    job = fold(scene.log)
-    same = job is not None and scene.job is not None and logged(job) == logged(scene.job)
-    click.echo(f"  folding the {len(scene.log)} records of {scene.log[0].job_id} again gives the same job: {same}")
-    hashes = list(_hashes(scene.log))
-    check_chain(zip(scene.log, hashes, strict=True))
-    click.echo(f"  its hash chain holds, up to {hashes[-1].hex()[:16]}…")
-    forged = [*scene.log]
+    log = scene.log
+    job = fold(log)
+    same = job is not None and logged(job) == logged(scene.jobs.get(scene.job_id))
+    click.echo(f"  folding the {len(log)} records of the second job again gives the same job: {same}")
+    hashes, head = [], GENESIS
+    for record in log:
+        head = link(head, record)
+        hashes.append(head)
+    check_chain(zip(log, hashes, strict=True))
+    click.echo("  its hash chain holds, from the first record to the last")
+    forged = [*log]
     forged[2] = forged[3]
     try:
         check_chain(zip(forged, hashes, strict=True))
-    except BrokenChainError as error:
-        click.echo(f"  with one record exchanged: {error}")
-
-
-def _hashes(log: list[Record]) -> Iterator[bytes]:
-    head = GENESIS
-    for record in log:
-        head = link(head, record)
-        yield head
+    except BrokenChainError:
+        click.echo("  with one record exchanged, the next one does not carry the hash of its content")
 
 
 class _Row(NamedTuple):
@@ -183,11 +216,12 @@ class _Row(NamedTuple):
 
 def _dialects(scene: Scene) -> None:
     _title("One history, five vocabularies (a name that the specification lacks is marked *)")
+    log = scene.log
     rows = []
     for dialect in DIALECTS.values():
-        steps = dialect.project(scene.log)
+        steps = dialect.project(log)
         said = [f"{step.move.event}{'*' * step.ours}" for step in steps if step.move.event]
         rows.append(_Row(dialect.name, steps[-1].move.target, ", ".join(said)))
-    last = ", ".join(f"run {run.attempt} {run.status}" for run in runs(scene.log))
+    last = ", ".join(f"run {run.attempt} {run.status}" for run in runs(log))
     rows.append(_Row("", "", f"({last})"))
     click.echo("\n".join("  " + line for line in table(["dialect", "state", "events"], rows)))

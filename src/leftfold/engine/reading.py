@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from leftfold import asking
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import State
-from leftfold.core.limits import between, name
+from leftfold.core.limits import between, key, name, text
 from leftfold.core.record import Record
 from leftfold.engine.running import Running, one
 from leftfold.store import views
@@ -24,6 +24,8 @@ class Reading(Running):
     def pause(self, queue: str, *, reason: str | None = None, by: str | None = None) -> bool:
         """Let nobody claim from a queue. Tells whether it was not paused before."""
         name("queue", queue)
+        text("reason", reason)
+        key("actor", by)
         arguments = {"name": queue, "actor": by or self.actor, "reason": reason}
         return bool(self._write(Operation(lambda: one("pause", arguments))))
 

@@ -38,6 +38,7 @@ def once(
     if request is None:
         return (yield from steps())
     named = {"tenant": request.tenant, "request_id": request.id}
+    yield Query("await_request", named)
     for request_hash, remembered in (yield Query("recall", named)):
         if request_hash != request.hash:
             raise RequestReusedError(f"request_id {request.id!r} was used for something else")

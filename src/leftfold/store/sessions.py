@@ -12,6 +12,7 @@ class Session(Protocol):
     """A store, opened."""
 
     dialect: str
+    counts_grow: bool  # whether the counters are to be folded now and then
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""
@@ -27,6 +28,7 @@ class AsyncSession(Protocol):
     """A store, opened for asyncio."""
 
     dialect: str
+    counts_grow: bool  # whether the counters are to be folded now and then
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""

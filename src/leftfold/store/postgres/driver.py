@@ -45,6 +45,7 @@ class _Base:
     """What both drivers know."""
 
     dialect = "postgres"
+    counts_grow = True
 
     def __init__(self, url: str, *, schema: str, clock: Callable[[], int] | None) -> None:
         self.url = url

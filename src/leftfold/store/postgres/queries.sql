@@ -250,6 +250,10 @@ counted AS (
 )
 SELECT id::text FROM moved;
 
+-- name: await_request
+-- Equal requests go one after the other: the second one finds what the first one was answered.
+SELECT pg_advisory_xact_lock(hashtextextended('{schema}' || :tenant::text || ' ' || :request_id::text, 0));
+
 -- name: recall
 SELECT request_hash, response FROM {schema}.requests WHERE tenant = :tenant AND request_id = :request_id;
 

@@ -139,7 +139,12 @@ def translated(problem: Exception, *, unknown: bool = False, migrating: bool = F
     text = str(problem).strip().partition("\n")[0]
     if state in _BUSY:
         return StoreUnavailableError(f"PostgreSQL refuses: {_BUSY[state]}")
-    if state.startswith("28") or "password authentication failed" in text or "no password supplied" in text:
+    # A failed connection has no SQLSTATE in psycopg: only its text tells.
+    if re.search(r'database ".*" does not exist', text) or state == "3D000":
+        return StoreNotReadyError(f"PostgreSQL: {text}")
+    if re.search(r"invalid \w+ value", text) and isinstance(problem, psycopg.OperationalError):
+        return StoreNotReadyError(f"the URL of the database will not do: {text}")
+    if state.startswith("28") or re.search(r"password|pg_hba\.conf|role \".*\" does not exist", text):
         return StoreDeniedError(f"PostgreSQL does not let us in: {text}")
     if state == "42501":
         return StoreDeniedError(f"PostgreSQL does not allow it: {text}")
@@ -169,8 +174,8 @@ def connect_options(url: str) -> dict[str, Any]:
     """Give what a connection is made with where the URL does not say it itself."""
     try:
         said = psycopg.conninfo.conninfo_to_dict(url)
-    except psycopg.ProgrammingError as problem:
-        raise ValidationError(f"the URL of the database cannot be read: {str(problem).strip()}") from None
+    except psycopg.ProgrammingError:  # which repeats parts of the URL, and maybe of a password
+        raise ValidationError("the URL of the database cannot be read: see the parameters behind its `?`") from None
     defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "leftfold"}
     return {name: value for name, value in defaults.items() if name not in said}
 

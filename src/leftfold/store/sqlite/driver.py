@@ -23,7 +23,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from leftfold.core.errors import (
-    OutcomeUnknownError,
     StoreError,
     StoreNotReadyError,
     StoreUnavailableError,
@@ -34,12 +33,13 @@ from leftfold.store.query import NAMES, Again, Columns, Operation, Query, drive,
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import NAME, can_lose_commits, check_version, is_foreign, sqlite
+from leftfold.store.sqlite.trouble import patiently, translated
 
 T = TypeVar("T")
 
 BUSY_SECONDS: Final = 30.0
 _TRIES: Final = 20
-_COMMITS_PER_CHECKPOINT: Final = 50
+_LOG_BYTES: Final = 2 * 1024 * 1024  # above it, the log is copied into the file
 MEMORY: Final = ":memory:"
 
 #: Settings of every connection. FULL: what was acknowledged survives a power cut.
@@ -50,6 +50,7 @@ _PRAGMAS: Final = (
     "trusted_schema = OFF",
     "cell_size_check = ON",
     "temp_store = MEMORY",
+    "journal_size_limit = 1048576",  # a log that starts anew gives its space back, so that its size tells something
 )
 
 
@@ -150,10 +151,18 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     return answer
 
 
+def applied_to(connection: Any) -> list[migrate.Applied]:
+    """Give the migrations that a file has. It is only read, whosever file it may be."""
+    there = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
+    rows = connection.execute("SELECT version, checksum FROM migrations ORDER BY 1") if there else []
+    return [migrate.Applied(*row) for row in rows]
+
+
 class SqliteStore:
     """A file, opened. Safe for threads, which take turns; not for a fork, which must open it anew."""
 
     dialect = "sqlite"
+    counts_grow = False
 
     def __init__(
         self,
@@ -170,28 +179,27 @@ class SqliteStore:
         self._busy = busy
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._commits = 0
         self._guarded = can_lose_commits() and path != MEMORY
         if not create and path != MEMORY and not Path(path).exists():
             raise StoreNotReadyError(f"there is no store at {path}: `leftfold migrate` or a first enqueue makes one")
         self._opened: list[Any] = []
         try:
-            self._connection = self._connect()
-            self._checkpointer = self._connect() if self._guarded else None
+            self._connection = self._connect(create=create)
+            self._checkpointer = self._connect(create=True) if self._guarded else None
             if create and migrate_now:
                 self.migrate()
-            elif not create:
-                migrate.check_ready(MIGRATIONS, self.applied())
         except BaseException as problem:
             self.close()
-            raise _translated(problem, self.path) from problem
+            raise translated(problem, self.path) from problem
         self._inode = None if path == MEMORY else Path(path).stat().st_ino
 
-    def _connect(self) -> Any:
+    def _connect(self, *, create: bool) -> Any:
         connection = sqlite.connect(self.path, timeout=self._busy, isolation_level=None, check_same_thread=False)
         self._opened.append(connection)
+        if not create:
+            migrate.check_ready(MIGRATIONS, applied_to(connection))
         for pragma in _PRAGMAS:
-            _patiently(functools.partial(connection.execute, f"PRAGMA {pragma}"), self._busy)
+            patiently(functools.partial(connection.execute, f"PRAGMA {pragma}"), self._busy)
         prepare(connection.cursor(), connection, guarded=self._guarded)
         connection.execute("CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER NOT NULL)")
         return connection
@@ -204,9 +212,7 @@ class SqliteStore:
 
     def applied(self) -> list[migrate.Applied]:
         """Give the migrations that the file has."""
-        there = self._connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
-        rows = self._connection.execute("SELECT version, checksum FROM migrations ORDER BY 1") if there else []
-        return [migrate.Applied(*row) for row in rows]
+        return applied_to(self._connection)
 
     def migrate(self) -> list[migrate.Migration]:
         """Bring the file to our schema, and give what that took. Two at once wait for each other."""
@@ -228,7 +234,7 @@ class SqliteStore:
         except BaseException as problem:
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            raise _translated(problem, self.path) from problem
+            raise translated(problem, self.path) from problem
         return missing
 
     def run(self, operation: Operation[T]) -> T:
@@ -255,9 +261,9 @@ class SqliteStore:
         except BaseException as problem:
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            raise _translated(problem, self.path, committing=committing) from problem
-        if self._guarded and not operation.reads:
-            self._checkpoint_now_and_then(cursor)
+            raise translated(problem, self.path, committing=committing) from problem
+        if not operation.reads:
+            self._checkpoint_if_large()
         return answer
 
     def run_within(self, connection: object, operation: Operation[T]) -> T:
@@ -272,10 +278,12 @@ class SqliteStore:
             self._check_place(foreign, cursor)
             prepare(cursor, foreign, guarded=self._guarded)
             if not foreign.in_transaction:
+                with self._lock:
+                    self._checkpoint_if_large()
                 cursor.execute("BEGIN IMMEDIATE")
             return self._run_inside(cursor, operation)
         except sqlite.Error as problem:
-            raise _translated(problem, self.path) from problem
+            raise translated(problem, self.path) from problem
         finally:
             foreign.text_factory = text_factory
 
@@ -287,7 +295,7 @@ class SqliteStore:
             except BaseException as problem:
                 cursor.execute("ROLLBACK TO leftfold")
                 cursor.execute("RELEASE leftfold")
-                if isinstance(problem, Again) or isinstance(_translated(problem, self.path), Again):
+                if isinstance(problem, Again) or isinstance(translated(problem, self.path), Again):
                     continue
                 raise
             cursor.execute("RELEASE leftfold")
@@ -301,14 +309,24 @@ class SqliteStore:
         if not connection.in_transaction and connection.isolation_level is None:
             raise ValidationError("this connection commits by itself: begin a transaction first")
 
-    def _checkpoint_now_and_then(self, cursor: Any) -> None:
-        self._commits += 1
-        if self._commits % _COMMITS_PER_CHECKPOINT == 0 and self._checkpointer is not None:
-            cursor.execute("BEGIN IMMEDIATE")
+    def _checkpoint_if_large(self) -> None:
+        """Copy the log into the file, with the write lock held. If it is not to be had, the next commit tries again."""
+        if self._checkpointer is None or not self._log_is_large():
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
                 self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             finally:
-                cursor.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK")
+        except sqlite.OperationalError:
+            return
+
+    def _log_is_large(self) -> bool:
+        try:
+            return Path(f"{self.path}-wal").stat().st_size > _LOG_BYTES
+        except FileNotFoundError:
+            return False
 
     def _check_file(self) -> None:
         """Refuse to write into a file that has no name any more."""
@@ -328,6 +346,7 @@ class AsyncSqliteStore:
     """The same for asyncio: a whole operation per hop to the one thread that has the connection."""
 
     dialect = "sqlite"
+    counts_grow = False
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
@@ -351,41 +370,3 @@ MIGRATIONS_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS migrations ("
     "version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"
 )
-
-
-def _patiently(act: Callable[[], object], seconds: float) -> None:
-    """Do what SQLite refuses at once, and not after its busy timeout, while another process does the same."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            act()
-        except sqlite.OperationalError as problem:
-            if "locked" not in str(problem) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
-        else:
-            return
-
-
-def _translated(problem: BaseException, path: str, *, committing: bool = False) -> BaseException:
-    """Say what an error of the library means; any other is given as it is."""
-    if not isinstance(problem, sqlite.Error):
-        return problem
-    text = str(problem)
-    if "locked" in text or "busy" in text:
-        return StoreUnavailableError(f"{path} is locked by another process: try again")
-    if isinstance(problem, sqlite.IntegrityError) and "UNIQUE" in text and ("jobs.key" in text or "request_id" in text):
-        return Again()
-    if "no such table" in text:
-        return StoreNotReadyError(f"{path} holds no leftfold tables: run `leftfold migrate` first")
-    if "not a database" in text or "malformed" in text:
-        return StoreError(f"{path}: {text}")
-    if "unable to open" in text:
-        return StoreError(f"{path} cannot be opened: does its folder exist, and may we write there?")
-    if "full" in text:
-        return StoreUnavailableError(f"no space is left for {path}: nothing was written")
-    if "closed database" in text:
-        return StoreError(f"{path}: this connection is closed: open it anew")
-    if committing:
-        return OutcomeUnknownError(f"the commit to {path} failed: {text}; call again with the same request_id")
-    return StoreError(f"{path}: {text}")

@@ -148,6 +148,10 @@ FROM (SELECT value FROM json_each(:rows)) a
 WHERE id = value ->> 1 AND version = value ->> 0
 RETURNING id;
 
+-- name: await_request
+-- There is one writer at a time.
+SELECT 1 WHERE :tenant || :request_id IS NULL;
+
 -- name: recall
 SELECT request_hash, response FROM requests WHERE tenant = :tenant AND request_id = :request_id;
 
@@ -183,8 +187,8 @@ SELECT id FROM jobs WHERE id BETWEEN :low AND :high ORDER BY id LIMIT 2;
 SELECT queue, kind, state, jobs FROM counts WHERE jobs <> 0;
 
 -- name: fold_counts
--- There is one row already.
-SELECT 1 WHERE :limit IS NULL;
+-- Never asked: there is one row already.
+SELECT 1;
 
 -- name: queues
 SELECT q.name, p.paused_at, p.paused_by, p.reason

@@ -1,0 +1,46 @@
+"""What the errors of SQLite mean, and when to wait."""
+
+import time
+from collections.abc import Callable
+
+from leftfold.core.errors import OutcomeUnknownError, StoreError, StoreNotReadyError, StoreUnavailableError
+from leftfold.store.query import Again
+from leftfold.store.sqlite.library import sqlite
+
+
+def patiently(act: Callable[[], object], seconds: float) -> None:
+    """Do what SQLite refuses at once, and not after its busy timeout, while another process does the same."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            act()
+        except sqlite.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def translated(problem: BaseException, path: str, *, committing: bool = False) -> BaseException:
+    """Say what an error of the library means; any other is given as it is."""
+    if not isinstance(problem, sqlite.Error):
+        return problem
+    text = str(problem)
+    if "locked" in text or "busy" in text:
+        return StoreUnavailableError(f"{path} is locked by another process: try again")
+    if isinstance(problem, sqlite.IntegrityError) and "UNIQUE" in text and ("jobs.key" in text or "request_id" in text):
+        return Again()
+    if "no such table" in text:
+        return StoreNotReadyError(f"{path} holds no leftfold tables: run `leftfold migrate` first")
+    if "not a database" in text or "malformed" in text:
+        return StoreError(f"{path}: {text}")
+    if "unable to open" in text:
+        return StoreError(f"{path} cannot be opened: does its folder exist, and may we write there?")
+    if "full" in text:
+        return StoreUnavailableError(f"no space is left for {path}: nothing was written")
+    if "closed database" in text:
+        return StoreError(f"{path}: this connection is closed: open it anew")
+    if committing:
+        return OutcomeUnknownError(f"the commit to {path} failed: {text}; call again with the same request_id")
+    return StoreError(f"{path}: {text}")

@@ -1,0 +1,260 @@
+"""An operation happens as a whole or not at all, and nobody comes in between."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.store.between import CrashError, between, check_whole, contents, crash
+from tests.store.sides import PostgresSide, Side, SqliteSide
+from tests.store.world import Place
+
+from leftfold.asking import NewJob
+from leftfold.core import commands as c
+from leftfold.core.errors import StoreError, StoreUnavailableError
+from leftfold.core.lifecycle import State, Who
+from leftfold.engine import Engine
+from leftfold.store.postgres.driver import PostgresStore
+from leftfold.store.query import Query
+from leftfold.store.replies import Claim
+from leftfold.store.sqlite import driver
+from leftfold.store.sqlite.driver import SqliteStore
+from leftfold.testing.clock import FakeClock
+
+KEEPER = c.Actor(who=Who.KEEPER, name="keeper")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def side(request: pytest.FixtureRequest, place: Place, clock: FakeClock) -> Iterator[Side]:
+    """One store."""
+    opened: Side
+    if request.param == "sqlite":
+        opened = SqliteSide(place.folder / "jobs.db", clock)
+    else:
+        opened = PostgresSide(place.url, place.schema, clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+class Jobs:
+    """Jobs in many states, for commands to be said of."""
+
+    def __init__(self, engine: Engine, clock: FakeClock) -> None:
+        self.engine = engine
+        self.queued = engine.enqueue("queued", key="k", queue="queued").job_id
+        self.received = engine.receive("received").job_id
+        self.ended = engine.enqueue("ended").job_id
+        self.waiting = engine.enqueue("waiting", after=[self.ended]).job_id
+        engine.cancel(self.ended)
+        self.claimed, self.running, self.lost = (self._claim(kind) for kind in ("claimed", "running", "lost"))
+        engine.start(self.running)
+        engine.start(self.lost)
+        clock.advance(120)
+        engine.heartbeat_many([self.claimed, self.running])
+
+    def _claim(self, kind: str) -> Claim:
+        (claim,) = self.engine.claim("worker", job_id=self.engine.enqueue(kind).job_id)
+        return claim
+
+
+#: Calls of every kind, each with an effect.
+CALLS: Mapping[str, Callable[[Jobs], object]] = {
+    "enqueue": lambda jobs: jobs.engine.enqueue("new"),
+    "enqueue with a key": lambda jobs: jobs.engine.enqueue("queued", key="other"),
+    "enqueue under a request": lambda jobs: jobs.engine.enqueue("new", request_id="r"),
+    "enqueue after another": lambda jobs: jobs.engine.enqueue("new", after=[jobs.queued]),
+    "enqueue in place of another": lambda jobs: jobs.engine.enqueue("queued", key="k", on_conflict="replace"),
+    "receive": lambda jobs: jobs.engine.receive("new"),
+    "admit": lambda jobs: jobs.engine.admit(jobs.received, job=NewJob("admitted")),
+    "claim": lambda jobs: jobs.engine.claim("worker"),
+    "claim under a request": lambda jobs: jobs.engine.claim("worker", request_id="r"),
+    "claim by id": lambda jobs: jobs.engine.claim("worker", job_id=jobs.queued),
+    "start": lambda jobs: jobs.engine.start(jobs.claimed),
+    "start under a request": lambda jobs: jobs.engine.start(jobs.claimed, request_id="r"),
+    "heartbeat": lambda jobs: jobs.engine.heartbeat(jobs.claimed),
+    "complete": lambda jobs: jobs.engine.complete(jobs.running, 1),
+    "complete under a request": lambda jobs: jobs.engine.complete(jobs.running, 1, request_id="r"),
+    "fail": lambda jobs: jobs.engine.fail(jobs.running, "no"),
+    "suspend": lambda jobs: jobs.engine.suspend(jobs.running, "others", jobs=[jobs.queued]),
+    "resume": lambda jobs: jobs.engine.resume(jobs.waiting),
+    "stall": lambda jobs: jobs.engine.stall(jobs.lost.job_id, by=KEEPER),
+    "signal": lambda jobs: jobs.engine.signal(jobs.running.job_id, "go"),
+    "cancel": lambda jobs: jobs.engine.cancel(jobs.queued),
+}
+
+
+#: What is one statement that commits by itself: a crash right behind it leaves it done.
+ALONE = {("postgres", call) for call in ("enqueue", "claim", "start", "heartbeat", "complete")}
+
+
+def crashes(engine: Engine, place: int, call: Callable[[], object]) -> bool:
+    """Tell whether the call came as far as this statement, where it died."""
+    with between(engine, place, crash):
+        try:
+            call()
+        except CrashError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_crash_before_any_statement_leaves_nothing_or_everything(call: str, side: Side, clock: FakeClock) -> None:
+    jobs = Jobs(side.engine, clock)
+    before = contents(side)
+    check_whole(before)
+    for place in count():
+        if not crashes(side.engine, place, partial(CALLS[call], jobs)):
+            break
+        found = contents(side)
+        check_whole(found)
+        if found != before:  # one statement was all there was to it, and it stands
+            assert (side.name, call) in ALONE
+            break
+    done = contents(side)
+    check_whole(done)
+    assert done != before
+    assert place
+
+
+REFUSALS = {
+    "sqlite": (
+        "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.events BEGIN SELECT raise(ABORT, 'broken'); END",
+        "DROP TRIGGER broken",
+    ),
+    "postgres": (
+        """CREATE FUNCTION {schema}.broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$;
+        CREATE TRIGGER broken BEFORE INSERT ON {schema}.events FOR EACH ROW EXECUTE FUNCTION {schema}.broken()""",
+        "DROP TRIGGER broken ON {schema}.events; DROP FUNCTION {schema}.broken()",
+    ),
+}
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "heartbeat"])
+def test_a_row_does_not_move_without_its_event(call: str, side: Side, clock: FakeClock) -> None:
+    jobs = Jobs(side.engine, clock)
+    before = contents(side)
+    forbid, allow = REFUSALS[side.name]
+    side.sql(forbid)
+    with pytest.raises(StoreError, match="broken"):
+        CALLS[call](jobs)
+    side.sql(allow)
+    assert contents(side) == before
+    CALLS[call](jobs)
+    assert contents(side) != before
+
+
+def test_a_row_that_somebody_changed_past_the_engine_is_not_written_over(
+    side: Side, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = Jobs(side.engine, clock)
+    before = contents(side)
+    if isinstance(side, PostgresSide):
+        meddled = f'UPDATE "{side.store.schema}".jobs SET version = version + 1 WHERE id = %(name)s'  # noqa: S608
+        monkeypatch.setitem(side.store.queries, "meddle", meddled)
+    else:
+        monkeypatch.setitem(driver.QUERIES, "meddle", ("UPDATE jobs SET version = version + 1 WHERE id = :name",))
+    with between(side.engine, 3, lambda _: Query("meddle", {"name": jobs.queued})) as interrupted:
+        with pytest.raises(StoreError, match="somebody writes past the engine"):
+            side.engine.signal(jobs.queued, "go")
+        assert interrupted.seen == ["lock", "load", "append", "project"]
+    assert contents(side) == before
+
+
+# --- SQLite -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Engine, Engine]]:
+    """Two connections to one file; the second one waits for nobody."""
+    clock = FakeClock()
+    first = SqliteStore(str(tmp_path / "jobs.db"), clock=clock)
+    second = SqliteStore(str(tmp_path / "jobs.db"), clock=clock, busy=0.0)
+    yield Engine(first), Engine(second)
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_nobody_writes_to_a_file_while_an_operation_is_under_way(place: int, pair: tuple[Engine, Engine]) -> None:
+    first, second = pair
+    job_id = first.enqueue("work").job_id
+
+    def overtake(_: Query | None) -> None:
+        with pytest.raises(StoreUnavailableError):
+            second.signal(job_id, "second")
+
+    with between(first, place, overtake) as interrupted:
+        first.signal(job_id, "first")
+    assert len(interrupted.seen) == 5
+    assert list(first.get(job_id).answers) == ["first"]
+    second.signal(job_id, "second")
+
+
+def test_a_file_tells_the_time_to_nobody_who_does_not_hold_it(tmp_path: Path) -> None:
+    held: list[bool] = []
+
+    def clock() -> int:
+        held.append(bool(opened) and opened[0]._connection.in_transaction)
+        return 1_700_000_000_000_000
+
+    opened: list[SqliteStore] = []
+    opened.append(SqliteStore(str(tmp_path / "jobs.db"), clock=clock))
+    held.clear()
+    with Engine(opened[0]) as engine:
+        engine.enqueue("work", key="k")
+        (claim,) = engine.claim("worker")
+        engine.start(claim)
+        engine.heartbeat(claim)
+        engine.signal(claim.job_id, "go")
+        engine.complete(claim)
+        assert engine.get(claim.job_id).state is State.SUCCEEDED
+    assert len(held) >= 6
+    assert all(held)
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_equal_requests_at_once_one_happens_and_both_hear_of_it(place: Place) -> None:
+    clock = FakeClock()
+    side = PostgresSide(place.url, place.schema, clock)
+    second = Engine(PostgresStore(place.url, schema=place.schema, clock=clock).open())
+    heard = []
+
+    def overtake(_: Query | None) -> None:
+        heard.append(second.enqueue("work", request_id="once"))
+
+    with between(side.engine, 1, overtake) as interrupted:
+        heard.append(side.engine.enqueue("work", request_id="once"))
+    assert interrupted.seen[:3] == ["recall", "enqueue", "remember"]
+    assert heard[0] == heard[1]
+    assert len(contents(side).rows) == 1
+    check_whole(contents(side))
+    second.close()
+    side.close()
+
+
+def test_of_two_equal_claims_at_once_one_happens_and_both_hear_of_it(place: Place) -> None:
+    clock = FakeClock()
+    side = PostgresSide(place.url, place.schema, clock)
+    second = Engine(PostgresStore(place.url, schema=place.schema, clock=clock).open())
+    for _ in range(3):
+        side.engine.enqueue("work")
+    heard = []
+
+    def overtake(_: Query | None) -> None:
+        heard.append(second.claim("worker", request_id="once"))
+
+    with between(side.engine, 1, overtake) as interrupted:
+        heard.append(side.engine.claim("worker", request_id="once"))
+    assert interrupted.seen[:3] == ["recall", "claim", "remember"]
+    assert heard[0] == heard[1]
+    assert sum(row.attempt for row in contents(side).rows.values()) == 1
+    second.close()
+    side.close()
