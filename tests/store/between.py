@@ -26,7 +26,7 @@ class Between:
     """A store that does something of ours before one of its statements: counted from 0, all operations together."""
 
     def __init__(self, store: Session, place: int, act: Callable[[Query | None], Query | None]) -> None:
-        self.dialect = store.dialect
+        self.dialect, self.counts_grow = store.dialect, False
         self.seen: list[str] = []
         self._store, self._place, self._act = store, place, act
 

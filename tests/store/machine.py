@@ -200,7 +200,7 @@ class Differential(RuleBasedStateMachine):
     def somebody_repeats_what_was_said(self, chance: Chance) -> None:
         """Say again, with the same words, what was said a while ago: its reply may have been lost."""
         if self.said:
-            chance.of(self.said[-6:])()
+            chance.of(self.said[-6:] if chance.one_in(2) else self.said)()
 
     def holder(self, chance: Chance, job: Job) -> c.Actor | None:
         """Give mostly the holder, sometimes whoever once was, sometimes a forger."""

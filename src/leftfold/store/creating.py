@@ -8,8 +8,8 @@ import msgspec
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Forbidden, apply
-from leftfold.core.errors import KeyTakenError
-from leftfold.core.lifecycle import TARGETS, Edge, State
+from leftfold.core.errors import KeyTakenError, LeftfoldError, RevisionConflictError
+from leftfold.core.lifecycle import TARGETS, Edge, State, Who
 from leftfold.core.record import FORMAT, GENESIS, encode
 from leftfold.core.values import Spec
 from leftfold.store.ops import EVENT_COLUMNS, Ask, carry_out, check_there, event_rows, head_of, receipt_of
@@ -74,13 +74,16 @@ def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Fo
                 if holder is not None:  # else it ended meanwhile, and the key is free
                     receipts[command.job_id] = _settle(command, holder, on_conflict)
             missed = [command for command in missed if command.job_id not in receipts]
+            if not missed:
+                return [receipts[command.job_id] for command in commands]
     raise Again
 
 
 def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
     """Give the receipts of those that could be made."""
     legal = Edge(None, e.Enqueued, TARGETS[e.Enqueued]) not in forbidden
-    plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if legal else []
+    quick = legal and commands[0].by.who is Who.CLIENT  # who may not is told so by `decide`
+    plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if quick else []
     others = [command for command in commands if command not in plain] if len(plain) < len(commands) else []
     receipts: dict[str, Receipt] = {}
     if plain:
@@ -171,5 +174,7 @@ def _make_room(
         # The rev makes sure that nobody claims it between our look and our cancellation.
         cancel = c.Cancel(by=command.by, reason=f"replaced by {command.job_id}", expected_rev=holder.rev)
         (outcome,) = yield from carry_out([Ask(holder.job_id, cancel)], forbidden)
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, RevisionConflictError):
             raise Again from outcome
+        if isinstance(outcome, LeftfoldError):
+            raise outcome

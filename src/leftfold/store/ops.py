@@ -43,7 +43,7 @@ def carry_out(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[list[Outcome]]
     changed = [log for job_id, log in after.items() if isinstance(log, Log) and log is not before[job_id]]
     for job_id in (yield from _without_key(before, changed)):
         changed = [log for log in changed if log.job.id != job_id]
-        refusal = KeyTakenError(f"job {job_id} cannot be reopened: another live job holds its key")
+        refusal = KeyTakenError(f"job {job_id} cannot have its key: another live job holds it")
         outcomes = [refusal if ask.job_id == job_id else each for ask, each in zip(asks, outcomes, strict=True)]
     yield from _write([(_log_of(before[log.job.id]), log) for log in changed])
     return outcomes
@@ -73,16 +73,23 @@ def _log_of(log: Log | CorruptLogError) -> Log:
 
 
 def _without_key(before: dict[str, Log | CorruptLogError], changed: Iterable[Log]) -> Steps[set[str]]:
-    """Give the jobs that would come back to a key that is no longer theirs."""
+    """Give the jobs that would come to a key, or back to it, that another one holds."""
     back = {
         (log.job.spec.tenant, log.job.spec.kind, log.job.spec.key): log.job.id
         for log in changed
-        if log.job.spec.key and log.job.state not in ENDED and _log_of(before[log.job.id]).job.state in ENDED
+        if log.job.spec.key and log.job.state not in ENDED and _holds_no_key(_log_of(before[log.job.id]).job, log.job)
     }
     if not back:
         return set()
     taken = yield Query("holders", columns=("tenant", "kind", "key"), rows=list(back))
     return {back[tenant, kind, key] for _, tenant, kind, key, *_ in taken}
+
+
+def _holds_no_key(before: Job, after: Job) -> bool:
+    def named(job: Job) -> tuple[str, str, str | None]:
+        return job.spec.tenant, job.spec.kind, job.spec.key
+
+    return before.state in ENDED or named(before) != named(after)
 
 
 def _write(changed: Sequence[tuple[Log, Log]]) -> Steps[None]:
@@ -239,5 +246,9 @@ def resume(job_id: str, by: c.Actor, request_id: str | None, forbidden: Forbidde
     waits = log.job.wait.jobs if isinstance(log, Log) and log.job.wait else ()
     states = (yield ids("states", waits)) if waits else []
     outcomes = {job: state for job, state in states if State(state) in ENDED}
+    if isinstance(log, Log) and request_id in log.job.requests:
+        # Asked again: what the others came to then is what was asked.
+        asked = next(record.event for record in log.records if record.request_id == request_id)
+        outcomes = dict(asked.outcomes) if isinstance(asked, e.Resumed) else outcomes
     command = c.Resume(by=by, outcomes=outcomes, request_id=request_id)
     return (yield from carry_out([Ask(job_id, command)], forbidden))

@@ -33,7 +33,7 @@ from leftfold.store.query import NAMES, Again, Columns, Operation, Query, drive,
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import NAME, can_lose_commits, check_version, is_foreign, sqlite
-from leftfold.store.sqlite.trouble import patiently, translated
+from leftfold.store.sqlite.trouble import patiently, raise_translated, translated
 
 T = TypeVar("T")
 
@@ -188,9 +188,9 @@ class SqliteStore:
             self._checkpointer = self._connect(create=True) if self._guarded else None
             if create and migrate_now:
                 self.migrate()
-        except BaseException as problem:
+        except BaseException as problem:  # noqa: BLE001 - it is raised again
             self.close()
-            raise translated(problem, self.path) from problem
+            raise_translated(problem, self.path)
         self._inode = None if path == MEMORY else Path(path).stat().st_ino
 
     def _connect(self, *, create: bool) -> Any:
@@ -231,10 +231,10 @@ class SqliteStore:
                 cursor.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row)
             cursor.execute(f"PRAGMA user_version = {MIGRATIONS[-1].version}")
             cursor.execute("COMMIT")
-        except BaseException as problem:
+        except BaseException as problem:  # noqa: BLE001 - it is raised again
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            raise translated(problem, self.path) from problem
+            raise_translated(problem, self.path)
         return missing
 
     def run(self, operation: Operation[T]) -> T:
@@ -258,10 +258,10 @@ class SqliteStore:
             answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock()))
             committing = True
             cursor.execute("COMMIT")
-        except BaseException as problem:
+        except BaseException as problem:  # noqa: BLE001 - it is raised again
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            raise translated(problem, self.path, committing=committing) from problem
+            raise_translated(problem, self.path, committing=committing)
         if not operation.reads:
             self._checkpoint_if_large()
         return answer
@@ -283,7 +283,7 @@ class SqliteStore:
                 cursor.execute("BEGIN IMMEDIATE")
             return self._run_inside(cursor, operation)
         except sqlite.Error as problem:
-            raise translated(problem, self.path) from problem
+            raise_translated(problem, self.path)
         finally:
             foreign.text_factory = text_factory
 
@@ -319,8 +319,8 @@ class SqliteStore:
                 self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             finally:
                 self._connection.execute("ROLLBACK")
-        except sqlite.OperationalError:
-            return
+        except sqlite.DatabaseError:
+            return  # it was committed already; what is wrong with the file, the next statement says
 
     def _log_is_large(self) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 from leftfold.core.errors import OutcomeUnknownError, StoreError, StoreNotReadyError, StoreUnavailableError
 from leftfold.store.query import Again
@@ -20,6 +21,14 @@ def patiently(act: Callable[[], object], seconds: float) -> None:
             time.sleep(0.005)
         else:
             return
+
+
+def raise_translated(problem: BaseException, path: str, *, committing: bool = False) -> NoReturn:
+    """Raise what an error means, because of it; an error of ours is raised as it is."""
+    meant = translated(problem, path, committing=committing)
+    if meant is problem:
+        raise meant
+    raise meant from problem
 
 
 def translated(problem: BaseException, path: str, *, committing: bool = False) -> BaseException:
