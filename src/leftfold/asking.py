@@ -170,11 +170,11 @@ def actor_of(who: Who, by: c.Actor | str | None, default: str) -> c.Actor:
     return by if isinstance(by, c.Actor) else c.Actor(who=who, name=by or default)
 
 
-def speaker(target: Claim | str, by: c.Actor | str | None, default: str) -> tuple[str, c.Actor]:
-    """Say which job is meant and who speaks: the owner of a claim, or a client about a job."""
+def speaker(target: Claim | str, by: c.Actor | str | None, default: str, who: Who = Who.CLIENT) -> tuple[str, c.Actor]:
+    """Say which job is meant and who speaks: the owner of a claim, or somebody else about a job."""
     if isinstance(target, Claim):
         return target.job_id, target.actor
-    return id_of(target), actor_of(Who.CLIENT, by, default)
+    return id_of(target), actor_of(who, by, default)
 
 
 def filter_of(states: Iterable[State | str] | State | str | None, **others: str | None) -> Filter:

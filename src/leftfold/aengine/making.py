@@ -8,6 +8,7 @@ from leftfold import asking
 from leftfold.aengine.running import Running
 from leftfold.asking import DEFAULT_POLICY, NewJob
 from leftfold.core import commands as c
+from leftfold.core.errors import ValidationError
 from leftfold.core.lifecycle import Who
 from leftfold.core.retry import Policy
 from leftfold.store import creating
@@ -100,7 +101,7 @@ class Making(Running):
         command = c.Receive(by=actor, job_id=job_id, spec=asking.spec_of(job), request_id=request_id)
         (receipt,) = await self._create([command], on_conflict, within)
         if receipt is None:
-            raise TypeError("on_conflict='skip' is not for received jobs")
+            raise ValidationError("a job is received with on_conflict 'return' or 'raise'")
         return receipt
 
     async def _create(

@@ -117,7 +117,7 @@ class Telling(Running):
         by: c.Actor | str | None = None,
     ) -> Receipt:
         """Set a job aside: as the owner of a claim, or as an operator."""
-        job_id, actor = asking.speaker(job, by or asking.actor_of(Who.OPERATOR, None, self.actor), self.actor)
+        job_id, actor = asking.speaker(job, by, self.actor, Who.OPERATOR)
         command = c.DeadLetter(
             by=actor,
             error=asking.failure_of(error),

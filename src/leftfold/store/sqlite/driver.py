@@ -183,6 +183,7 @@ class SqliteStore:
         if not create and path != MEMORY and not Path(path).exists():
             raise StoreNotReadyError(f"there is no store at {path}: `leftfold migrate` or a first enqueue makes one")
         self._opened: list[Any] = []
+        self._closed = False
         try:
             self._connection = self._connect(create=create)
             self._checkpointer = self._connect(create=True) if self._guarded else None
@@ -207,6 +208,7 @@ class SqliteStore:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
+            self._closed = True
             for connection in self._opened:
                 connection.close()
 
@@ -251,6 +253,8 @@ class SqliteStore:
         raise StoreUnavailableError("the operation gave way to others too often: try again")
 
     def _run_once(self, operation: Operation[T]) -> T:
+        if self._closed:
+            raise StoreError("this engine is closed: open it anew")
         cursor = self._connection.cursor()
         committing = False
         try:
@@ -350,10 +354,13 @@ class AsyncSqliteStore:
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite")
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""
+        if self._closed:
+            raise StoreError("this engine is closed: open it anew")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.store.run, operation)
 
     async def run_within(self, connection: object, operation: Operation[T]) -> T:
@@ -362,6 +369,9 @@ class AsyncSqliteStore:
 
     async def close(self) -> None:
         """Close the file."""
+        if self._closed:
+            return
+        self._closed = True
         await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
         self._thread.shutdown()
 
