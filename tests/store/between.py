@@ -1,9 +1,11 @@
 """What can happen between two statements: an operation that is stopped, or that others overtake."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+import psycopg
 from tests.store.sides import Side, events, others, rows
 
 from leftfold.core.job import fold
@@ -73,6 +75,13 @@ def between(engine: Engine, place: int, act: Callable[[Query | None], Query | No
 def crash(query: Query | None) -> Query | None:
     """Die here."""
     raise CrashError(query.name if query else "at the end")
+
+
+def wait_until_it_waits(connection: psycopg.Connection[Columns], waiter: Future[object]) -> None:
+    """Wait until somebody waits for somebody else's lock; the server knows."""
+    asked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0)"
+    while connection.execute(asked).fetchone() != (True,):
+        assert not waiter.done(), "it did not wait for the lock"
 
 
 class Contents(NamedTuple):

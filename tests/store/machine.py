@@ -97,7 +97,6 @@ class Differential(RuleBasedStateMachine):
         self.world = World(place, hear=note)
         self.memory: list[Claim] = []
         self.said: list[Callable[[], None]] = []
-        self.resumed = 0
         self.chance = Chance(start)
 
     def teardown(self) -> None:
@@ -144,6 +143,7 @@ class Differential(RuleBasedStateMachine):
             chance.of(CONFLICTS),
             policy=chance.policy(),
             after=after,
+            by=OPERATOR if chance.one_in(20) else CLIENT,
             request_id=chance.of(REQUESTS),
             **asked,
         )
@@ -194,8 +194,7 @@ class Differential(RuleBasedStateMachine):
     def tell(self, job_id: str, command: c.AnyCommand) -> None:
         """Say it, and remember the words."""
         self.world.tell(job_id, command)
-        if not isinstance(command, c.Resume):
-            self.said.append(partial(self.tell, job_id, command))
+        self.said.append(partial(self.tell, job_id, command))
 
     def somebody_repeats_what_was_said(self, chance: Chance) -> None:
         """Say again, with the same words, what was said a while ago: its reply may have been lost."""
@@ -249,7 +248,7 @@ class Differential(RuleBasedStateMachine):
         by, behind = CLIENT if job.wait or job.state is State.INBOX else OPERATOR, chance.of([None] * 6 + [0, 0, 1])
         if chance.one_in(3):
             by = chance.of(SPEAKERS)
-        bare: dict[str, Any] = {"by": by, "request_id": chance.of(REQUESTS)}
+        bare: dict[str, Any] = {"by": by, "request_id": chance.of(REQUESTS + CLAIM_REQUESTS)}
         common = bare if behind is None else {**bare, "expected_rev": max(0, job.rev - behind)}
         if job.state is State.INBOX and chance.one_in(2):
             self.admit(chance, job, common)
@@ -270,20 +269,15 @@ class Differential(RuleBasedStateMachine):
         self.tell(NOBODY if chance.one_in(20) else job.id, chance.of(options)())
 
     def admit(self, chance: Chance, job: Job, common: dict[str, Any]) -> None:
-        """Let a job in as it is, or as another one; a key that is new to it is nobody else's."""
-        spec = None
-        if chance.one_in(2):
-            spec = Spec(kind=chance.of(KINDS), queue=chance.of(QUEUES), priority=5, key=f"admitted-{job.id}")
-        policy, delay = chance.policy(), chance.of(SPANS)
+        """Let a job in as it is, or as another one."""
+        spec, policy, delay = chance.of([None, chance.spec()]), chance.policy(), chance.of(SPANS)
         self.tell(job.id, c.Admit(spec=spec, policy=policy, delay=delay, **common))
 
     def end_the_wait(self, chance: Chance, job: Job, by: c.Actor, common: dict[str, Any]) -> None:
         if job.wait is None:
             return
         if job.wait.until is WaitFor.JOBS:
-            self.resumed += 1
-            request_id = chance.of([None, f"resume-{self.resumed}"])
-            self.tell(job.id, c.Resume(by=by, outcomes={}, request_id=request_id))
+            self.tell(job.id, c.Resume(by=by, outcomes={}, request_id=chance.of(REQUESTS)))
         elif job.wait.deadline is not None and chance.one_in(2):
             self.world.clock.now = max(self.world.clock.now, job.wait.deadline - chance.of([0, 0, 0, 1]))
             self.tell(job.id, c.Expire(by=by))

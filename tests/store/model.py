@@ -1,7 +1,7 @@
 """What the stores must come to: the pure core over logs in memory, and the few rules that speak of several jobs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leftfold.core import commands as c
@@ -86,8 +86,7 @@ class Model:
         if isinstance(command, c.Suspend):
             self._check_there(command.wait.jobs)
         job, records = apply(log.job, command, self._clock(), self._forbidden)
-        holder = self._holder(job.spec)
-        if job.state not in ENDED and log.job.state in ENDED and holder not in {None, job_id}:
+        if job.state not in ENDED and self._holder(job.spec) not in {None, job_id}:
             raise KeyTakenError(job_id)
         if job is not log.job:
             self.logs[job_id] = Log(job, log.records + records, head_of(log.head, records))
@@ -110,9 +109,14 @@ class Model:
             if job_id not in self.logs:
                 raise JobNotFoundError(job_id)
 
-    def outcomes(self, job_id: str) -> dict[str, str]:
-        """Give how the jobs ended that this one waits for, of those that have."""
-        wait = self.logs[job_id].job.wait if job_id in self.logs else None
+    def outcomes(self, job_id: str, request_id: str | None) -> Mapping[str, str]:
+        """Give how the jobs ended that this one waits for, of those that have; if asked again, as they had then."""
+        if job_id not in self.logs:
+            return {}
+        for record in self.logs[job_id].records:
+            if request_id is not None and record.request_id == request_id and isinstance(record.event, e.Resumed):
+                return record.event.outcomes
+        wait = self.job(job_id).wait
         states = {other: self.job(other).state for other in wait.jobs} if wait else {}
         return {other: state.value for other, state in states.items() if state in ENDED}
 
@@ -187,6 +191,7 @@ class Model:
             and job.spec.queue not in self.paused
             and (wish.queues is None or job.spec.queue in wish.queues)
             and (wish.kinds is None or job.spec.kind in wish.kinds)
+            and wish.request_id not in job.requests
         ]
         return sorted(found, key=lambda job: (-job.spec.priority, job.due or 0, job.id))
 

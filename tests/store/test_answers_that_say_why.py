@@ -40,6 +40,16 @@ def test_a_claim_under_the_id_of_another_tenants_request_says_so_or_passes_over_
     world.check()
 
 
+def test_a_claim_under_the_id_of_the_jobs_last_renewal_says_so_or_passes_over_it(world: World) -> None:
+    job_id = single(world)
+    (claim,) = world.claim("worker")
+    world.tell(job_id, c.Heartbeat(by=claim.actor, request_id="once"))
+    world.tell(job_id, c.Release(by=claim.actor))
+    for side in world.sides:
+        assert told(partial(side.engine.claim, "worker", request_id="once")) in (RequestReusedError, [])
+    world.check()
+
+
 def test_a_job_is_not_admitted_under_a_key_that_another_one_holds(world: World) -> None:
     single(world, Spec(kind="work", key="k"))
     received = world.receive(Spec(kind="work"))

@@ -6,7 +6,7 @@ from typing import Self
 from urllib.parse import quote
 
 import pytest
-from tests.store.between import check_whole, contents
+from tests.store.between import check_whole, contents, wait_until_it_waits
 from tests.store.sides import PostgresSide
 from tests.store.world import Place
 
@@ -58,12 +58,6 @@ class Lock:
         assert row is not None
         return row[0]
 
-    def wait_for_a_waiter(self, waiter: Future[object]) -> None:
-        """Wait until somebody waits for us; the server knows."""
-        asked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
-        while not self._ask(asked):
-            assert not waiter.done(), "it did not wait for the lock"
-
     def release(self) -> int:
         """Let go, and give a moment that lies before that."""
         now = self._ask(f'SELECT "{self.schema}".clock()')
@@ -102,7 +96,7 @@ def test_the_time_of_an_event_is_read_behind_the_lock(said: str, side: PostgresS
         engine.start(claim)
     with ThreadPoolExecutor(1) as thread, Lock(side, claim.job_id) as lock:
         waiting: Future[object] = thread.submit(SAID[said], engine, claim)
-        lock.wait_for_a_waiter(waiting)
+        wait_until_it_waits(lock.connection, waiting)
         before = lock.release()
         told = waiting.result()
     assert isinstance(told, int)

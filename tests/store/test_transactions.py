@@ -1,12 +1,13 @@
 """An operation happens as a whole or not at all, and nobody comes in between."""
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.store.between import CrashError, between, check_whole, contents, crash
+from tests.store.between import CrashError, between, check_whole, contents, crash, wait_until_it_waits
 from tests.store.sides import PostgresSide, Side, SqliteSide
 from tests.store.world import Place
 
@@ -221,40 +222,53 @@ def test_a_file_tells_the_time_to_nobody_who_does_not_hold_it(tmp_path: Path) ->
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_equal_requests_at_once_one_happens_and_both_hear_of_it(place: Place) -> None:
-    clock = FakeClock()
-    side = PostgresSide(place.url, place.schema, clock)
-    second = Engine(PostgresStore(place.url, schema=place.schema, clock=clock).open())
-    heard = []
-
-    def overtake(_: Query | None) -> None:
-        heard.append(second.enqueue("work", request_id="once"))
-
-    with between(side.engine, 0, overtake) as interrupted:
-        heard.append(side.engine.enqueue("work", request_id="once"))
-    assert interrupted.seen == ["await_request", "recall", "the end"]
-    assert heard[0] == heard[1]
-    assert len(contents(side).rows) == 1
-    check_whole(contents(side))
-    second.close()
-    side.close()
-
-
-def test_of_two_equal_claims_at_once_one_happens_and_both_hear_of_it(place: Place) -> None:
-    clock = FakeClock()
-    side = PostgresSide(place.url, place.schema, clock)
-    second = Engine(PostgresStore(place.url, schema=place.schema, clock=clock).open())
+@pytest.fixture
+def schema(place: Place, clock: FakeClock) -> Iterator[PostgresSide]:
+    """A schema with three jobs that are due."""
+    opened = PostgresSide(place.url, place.schema, clock)
     for _ in range(3):
-        side.engine.enqueue("work")
-    heard = []
+        opened.engine.enqueue("due")
+    yield opened
+    opened.close()
 
-    def overtake(_: Query | None) -> None:
-        heard.append(second.claim("worker", request_id="once"))
 
-    with between(side.engine, 0, overtake) as interrupted:
-        heard.append(side.engine.claim("worker", request_id="once"))
-    assert interrupted.seen[:2] == ["await_request", "recall"]
-    assert heard[0] == heard[1]
-    assert sum(row.attempt for row in contents(side).rows.values()) == 1
-    second.close()
-    side.close()
+ASKED: Mapping[str, Callable[[Engine], object]] = {
+    "enqueue": lambda engine: engine.enqueue("work", request_id="once"),
+    "claim": lambda engine: engine.claim("worker", request_id="once"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_equal_request_waits_for_the_first_one_and_hears_its_answer(asked: str, schema: PostgresSide) -> None:
+    second = Engine(PostgresStore(schema.store.url, schema=schema.store.schema, clock=FakeClock()).open())
+    with second, ThreadPoolExecutor(1) as thread:
+        later: list[Future[object]] = []
+
+        def overtake(_: Query | None) -> None:
+            later.append(thread.submit(ASKED[asked], second))
+            wait_until_it_waits(schema.connection, later[0])
+
+        with between(schema.engine, 2, overtake) as interrupted:
+            heard = ASKED[asked](schema.engine)
+        assert interrupted.seen == ["await_request", "recall", asked, "remember", "the end"]
+        assert later[0].result() == heard
+    found = contents(schema)
+    check_whole(found)
+    assert len(found.rows) + sum(row.attempt for row in found.rows.values()) == 4
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_answer_that_somebody_remembered_meanwhile_is_the_answer(asked: str, schema: PostgresSide) -> None:
+    first = ASKED[asked](schema.engine)
+    ((request_hash, response),) = schema.sql("DELETE FROM {schema}.requests RETURNING request_hash, response")
+    before = contents(schema)
+
+    def remember(_: Query | None) -> None:
+        row = ("", "once", request_hash, 0, response)
+        schema.sql("INSERT INTO {schema}.requests VALUES (?, ?, ?, ?, ?)", *row)
+
+    with between(schema.engine, 3, remember) as interrupted:
+        assert ASKED[asked](schema.engine) == first
+        assert interrupted.seen[2:4] == [asked, "remember"]
+    after = contents(schema)
+    assert (after.rows, after.events) == (before.rows, before.events)

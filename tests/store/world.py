@@ -128,7 +128,7 @@ class World:
     def tell(self, job_id: str, command: c.AnyCommand) -> Receipt | type[LeftfoldError]:
         """Say a command about a job."""
         if isinstance(command, c.Resume):
-            command = replace(command, outcomes=self.model.outcomes(job_id))
+            command = replace(command, outcomes=self.model.outcomes(job_id, command.request_id))
         command = spelled(command)
         self._hear(f"{command} about {job_id}")
         answer: Receipt | type[LeftfoldError] = self.step(

@@ -81,6 +81,7 @@ held AS MATERIALIZED (
         FROM {schema}.jobs k
         WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now
           AND k.state = ANY (:sources::{schema}.state[]) AND (:kinds::text[] IS NULL OR k.kind = ANY (:kinds::text[]))
+          AND (:request_id::text IS NULL OR k.renewed_by IS DISTINCT FROM :request_id::text)
           AND (:request_id::text IS NULL OR NOT EXISTS (  -- the id is spent on this job, for something else
               SELECT FROM {schema}.events e WHERE e.job_id = k.id AND e.request_id = :request_id::text))
         ORDER BY k.due, k.id

@@ -60,6 +60,7 @@ WHERE lanes.priority IS NOT NULL AND j.n IN (
     SELECT k.n FROM jobs k
     WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due <= :now AND k.state IN (SELECT value FROM json_each(:sources))
       AND (:kinds IS NULL OR k.kind IN (SELECT value FROM json_each(:kinds)))
+      AND (:request_id IS NULL OR k.renewed_by IS NOT :request_id)
       AND (:request_id IS NULL OR NOT EXISTS (SELECT 1 FROM events e WHERE e.job = k.n AND e.request_id = :request_id))
     ORDER BY k.due, k.id LIMIT :limit)
 ORDER BY j.priority DESC, j.due, j.id LIMIT :limit;
