@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.unit.samples import json_text
-from tests.unit.scene import CLIENT, owner_of
+from tests.unit.scene import CLIENT, Scene, owner_of
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.errors import LimitExceededError, ValidationError
+from leftfold.core.lifecycle import State
 from leftfold.core.payload import NULL, check_payload, to_payload
 from leftfold.core.values import Failure, Spec
 
@@ -258,3 +259,16 @@ def _reads_alike(value: Any) -> bool:
             return math.isfinite(value)
         case _:
             return all(map(_reads_alike, value))
+
+
+def test_a_job_shows_its_payload_and_output_as_python_values() -> None:
+    scene = Scene.at(State.RUNNING)
+    assert (scene.job.payload, scene.job.output) == ({"n": 1}, None)
+    scene.do(c.Complete(by=scene.owner, result=Raw(b'{"ok":true}')))
+    assert scene.job.output == {"ok": True}
+
+
+def test_what_is_no_payload_is_refused_also_beside_a_null() -> None:
+    assert bytes(to_payload("payload", [NULL, None])) == b"[null,null]"
+    with pytest.raises(ValidationError, match="payload cannot be written as JSON"):
+        to_payload("payload", [None, object()])
