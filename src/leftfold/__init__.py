@@ -1,7 +1,5 @@
 """Leftfold: a durable job engine. A job's state is the left fold of its events."""
 
-from importlib.metadata import version
-
 from leftfold.aengine import AsyncEngine
 from leftfold.asking import NewJob
 from leftfold.core import errors
@@ -13,8 +11,6 @@ from leftfold.core.values import Failure
 from leftfold.engine import Engine
 from leftfold.opening import aopen, migrate, open  # noqa: A004 - leftfold.open reads as it should
 from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary
-
-__version__ = version("leftfold")
 
 __all__ = [
     "Actor",
@@ -38,3 +34,12 @@ __all__ = [
     "migrate",
     "open",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """Give `__version__` when somebody asks: reading it off the installed package takes longer than all the rest."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415
+
+        return version("leftfold")
+    raise AttributeError(f"module 'leftfold' has no attribute {name!r}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden, apply
-from leftfold.core.errors import JobNotFoundError, KeyTakenError, LeftfoldError, RequestReusedError
+from leftfold.core.errors import JobNotFoundError, KeyTakenError, LeftfoldError, QueuePausedError, RequestReusedError
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import CLAIMABLE, ENDED, TARGETS, Edge, State, Who
 from leftfold.core.record import GENESIS, Record
@@ -132,6 +132,8 @@ class Model:
         before = dict(self.logs)
         try:
             receipts = [self._create(command, on_conflict) for command in commands]
+            if on_conflict == "replace":  # also by a later one of the same batch
+                receipts = [each and receipt_of(self.job(each.job_id), changed=each.changed) for each in receipts]
         except LeftfoldError:
             self.logs = before
             raise
@@ -222,6 +224,8 @@ class Model:
         name = ("", wish.request_id or "")
         if wish.request_id is not None and name in self._answered:
             return list(self._recall(name, asked))
+        if job_id in self.logs and self.job(job_id).spec.queue in self.paused:
+            raise QueuePausedError(job_id)
         claims = [self._claim(job_id, command)]
         if wish.request_id is not None:
             self._answered[name] = (asked, claims)

@@ -19,6 +19,7 @@ CODES: Final = {
     "JobNotFoundError": "job_not_found",
     "JobExistsError": "job_exists",
     "KeyTakenError": "key_taken",
+    "QueuePausedError": "queue_paused",
     "IllegalTransitionError": "illegal_transition",
     "JobEndedError": "job_ended",
     "NotPermittedError": "not_permitted",

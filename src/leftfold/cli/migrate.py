@@ -61,7 +61,7 @@ def _postgres(schema: str) -> Iterator[str]:
 
     store, name = PostgresStore("postgresql://", schema=schema), quoted(schema)  # it connects to nothing
     yield f"CREATE SCHEMA IF NOT EXISTS {name};"
-    yield f"{store._bookkeeping()};"  # noqa: SLF001 - the very statement that `migrate` runs
+    yield f"{store.bookkeeping()};"
     for each in store.migrations:
         yield from _steps(each, f"INTO {name}.migrations", "clock_timestamp()")
 

@@ -11,6 +11,7 @@ LeftfoldError
 │   ├── JobNotFoundError
 │   ├── JobExistsError
 │   ├── KeyTakenError         another live job holds the key
+│   ├── QueuePausedError      nobody claims from the queue now
 │   ├── IllegalTransitionError
 │   │   └── JobEndedError
 │   ├── NotPermittedError     somebody else may do that
@@ -99,6 +100,12 @@ class KeyTakenError(RefusedError):
     """Another live job of the same tenant and kind holds the key."""
 
     code = "key_taken"
+
+
+class QueuePausedError(RefusedError):
+    """The job's queue is paused: nobody claims from it."""
+
+    code = "queue_paused"
 
 
 class IllegalTransitionError(RefusedError):

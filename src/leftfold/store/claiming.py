@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Forbidden
-from leftfold.core.errors import CorruptLogError, LeftfoldError
+from leftfold.core.errors import CorruptLogError, LeftfoldError, QueuePausedError
 from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
 from leftfold.core.record import FORMAT, decode
 from leftfold.core.retry import Policy
@@ -97,6 +97,8 @@ def claim_job(job_id: str, command: c.Claim, request: Request | None, forbidden:
 
 
 def _claim_job(job_id: str, command: c.Claim, forbidden: Forbidden) -> Steps[list[Claim]]:
+    for (queue,) in (yield ids("paused", [job_id])):
+        raise QueuePausedError(f"job {job_id} is in queue {queue!r}, which is paused: resume it first")
     (outcome,) = yield from carry_out([Ask(job_id, command)], forbidden)
     if isinstance(outcome, LeftfoldError):
         raise outcome

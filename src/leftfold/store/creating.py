@@ -59,7 +59,7 @@ def _is_plain(command: c.Creation) -> bool:
 
 def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
     receipts: dict[str, Receipt | None] = {}
-    missed = list(commands)
+    missed = sorted(commands, key=_in_order)
     for _ in range(_TRIES + len(commands)):  # a batch may take a key from itself, again and again
         receipts.update((yield from _insert(missed, forbidden)))
         missed = [command for command in missed if command.job_id not in receipts]
@@ -67,7 +67,8 @@ def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Fo
             return [receipts[command.job_id] for command in commands]
         holders = yield from _holders(missed)
         if on_conflict == "replace":
-            yield from _make_room(missed, holders, forbidden)
+            replaced = yield from _make_room(missed, holders, forbidden)
+            receipts.update({job_id: receipt for job_id, receipt in replaced.items() if job_id in receipts})
         else:
             for command in missed:
                 holder = holders.get(_key_of(command.spec))
@@ -135,6 +136,11 @@ def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> St
     return {each.job.id: receipt_of(each.job, changed=True) for each in inserted}
 
 
+def _in_order(command: Creation) -> tuple[str, str, str]:
+    """Give the order in which everybody takes keys: two batches in opposite orders would wait for each other."""
+    return command.spec.tenant, command.spec.kind, command.spec.key or ""
+
+
 def _key_of(spec: Spec) -> tuple[str, str, str | None]:
     return spec.tenant, spec.kind, spec.key
 
@@ -163,8 +169,9 @@ def _taken(command: Creation, holder: Receipt) -> KeyTakenError:
 
 def _make_room(
     commands: Sequence[Creation], holders: dict[tuple[str, str, str | None], Receipt], forbidden: Forbidden
-) -> Steps[None]:
+) -> Steps[dict[str, Receipt]]:
     """Cancel the jobs that hold the keys, or raise: what somebody works on is not replaced."""
+    replaced: dict[str, Receipt] = {}
     for command in commands:
         holder = holders.pop(_key_of(command.spec), None)
         if holder is None:
@@ -178,3 +185,5 @@ def _make_room(
             raise Again from outcome
         if isinstance(outcome, LeftfoldError):
             raise outcome
+        replaced[holder.job_id] = outcome
+    return replaced

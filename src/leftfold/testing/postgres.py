@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from leftfold.core.errors import StoreError
 
@@ -29,12 +30,28 @@ _FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes":
 
 
 class Server:
-    """A running server."""
+    """A server that is there, by the URL of one of its databases."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+
+    @property
+    def port(self) -> int:
+        """Give where it listens."""
+        return self._parts.port or 5432
+
+    def url(self, database: str = "postgres") -> str:
+        """Give the URL of a database."""
+        return self._parts._replace(path=f"/{database}").geturl()
+
+
+class OwnServer(Server):
+    """A server that is ours to start, stop and kill."""
 
     def __init__(self, binaries: Path, folder: Path, port: int, user: str | None, settings: Mapping[str, str]) -> None:
+        super().__init__(f"postgresql://{USER}@127.0.0.1:{port}/postgres")
         self.binaries = binaries
         self.folder = folder
-        self.port = port
         self._user = user
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,10 +62,6 @@ class Server:
         if self._process is None:
             raise StoreError("the server is not running")
         return self._process.pid
-
-    def url(self, database: str = "postgres") -> str:
-        """Give the URL of a database."""
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -89,7 +102,7 @@ class Server:
 
 
 @contextmanager
-def running(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+def running(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[OwnServer]:
     """Give a server that lives as long as the block."""
     binaries, user = find_binaries(), _other_user()
     folder = Path(tempfile.mkdtemp(prefix="leftfold-postgres-"))
@@ -106,7 +119,7 @@ def running(*, durable: bool = False, settings: Mapping[str, str] | None = None)
         if made.returncode:
             raise StoreError(f"initdb failed: {made.stderr[-2000:]}")
         options = {**({} if durable else _FAST), "max_connections": "200", **(settings or {})}
-        server = Server(binaries, folder, _free_port(), user, options)
+        server = OwnServer(binaries, folder, _free_port(), user, options)
         server.start()
         try:
             yield server

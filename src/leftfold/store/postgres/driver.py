@@ -66,7 +66,8 @@ class _Base:
     def _there_query(self) -> tuple[str, tuple[str]]:
         return "SELECT to_regclass(%s) IS NOT NULL", (f"{quoted(self.schema)}.migrations",)
 
-    def _bookkeeping(self) -> str:
+    def bookkeeping(self) -> str:
+        """Give the statement that makes the table of migrations."""
         return (
             f"CREATE TABLE IF NOT EXISTS {quoted(self.schema)}.migrations (version integer PRIMARY KEY, "
             "name text NOT NULL, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
@@ -126,7 +127,7 @@ class PostgresStore(_Base):
                 ).fetchall()
                 if not there:
                     connection.execute(f"CREATE SCHEMA {name}")
-                connection.execute(self._bookkeeping())
+                connection.execute(self.bookkeeping())
                 missing = migrate.pending(self.migrations, self.applied(connection))
                 for migration in missing:
                     connection.execute(migration.sql.encode())

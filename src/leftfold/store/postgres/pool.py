@@ -48,10 +48,15 @@ class Pool:
                 connection.close()  # interrupted in the middle of a statement, perhaps
                 raise
             finally:
-                if not connection.closed:
-                    self._idle.append(connection)
+                self._put_back(connection)
         finally:
             self._free.release()
+
+    def _put_back(self, connection: Connection) -> None:
+        if not connection.closed:
+            self._idle.append(connection)
+        if self._closed:  # meanwhile, perhaps behind the last look of `close`
+            self.close()
 
     def _take(self) -> Connection:
         if self._closed:
@@ -66,8 +71,9 @@ class Pool:
     def close(self) -> None:
         """Close what is idle, and lend nothing more."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):  # two may close at once
+            while True:
+                self._idle.pop().close()
 
 
 class AsyncPool:
@@ -98,10 +104,15 @@ class AsyncPool:
                 await connection.close()  # cancelled in the middle of a statement, perhaps
                 raise
             finally:
-                if not connection.closed:
-                    self._idle.append(connection)
+                await self._put_back(connection)
         finally:
             self._free.release()
+
+    async def _put_back(self, connection: AsyncConnection) -> None:
+        if not connection.closed:
+            self._idle.append(connection)
+        if self._closed:  # meanwhile, perhaps behind the last look of `close`
+            await self.close()
 
     async def _take(self) -> AsyncConnection:
         if self._closed:
@@ -117,7 +128,8 @@ class AsyncPool:
         """Close what is idle, and lend nothing more."""
         self._closed = True
         while self._idle:
-            await self._idle.pop().close()
+            connection = self._idle.pop()
+            await connection.close()
 
 
 _CLOSED: Final = "this engine is closed: open it anew"

@@ -310,6 +310,11 @@ VALUES (:name, coalesce(:now::bigint, {schema}.clock()), :actor, :reason)
 ON CONFLICT (name) DO UPDATE SET paused_at = EXCLUDED.paused_at, paused_by = EXCLUDED.paused_by, reason = EXCLUDED.reason
 WHERE q.paused_at IS NULL RETURNING name;
 
+-- name: paused
+-- The paused queues of these jobs.
+SELECT p.name FROM {schema}.jobs j JOIN {schema}.queues p ON p.name = j.queue
+WHERE j.id = ANY (:id::uuid[]) AND p.paused_at IS NOT NULL;
+
 -- name: unpause
 UPDATE {schema}.queues SET paused_at = NULL, paused_by = NULL, reason = NULL
 WHERE name = :name AND paused_at IS NOT NULL RETURNING name;

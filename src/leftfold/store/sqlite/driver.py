@@ -5,7 +5,8 @@ somebody else wrote in between, whatever the busy timeout says.
 
 The checkpoint guard. On SQLite versions with the WAL-reset bug, a checkpoint that races a writer who starts the
 write-ahead log anew drops committed pages. There automatic checkpoints are switched off, and ours runs on a second
-connection while the first one holds the write lock: nobody can start the log anew meanwhile.
+connection while the first one, at the beginning of a write, holds the write lock: nobody can start the log anew
+meanwhile.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -258,7 +260,10 @@ class SqliteStore:
         cursor = self._connection.cursor()
         committing = False
         try:
-            cursor.execute("BEGIN" if operation.reads else "BEGIN IMMEDIATE")
+            if operation.reads:
+                cursor.execute("BEGIN")
+            else:
+                self._begin_to_write(cursor)
             answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock()))
             committing = True
             cursor.execute("COMMIT")
@@ -266,8 +271,6 @@ class SqliteStore:
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise_translated(problem, self.path, committing=committing)
-        if not operation.reads:
-            self._checkpoint_if_large()
         return answer
 
     def run_within(self, connection: object, operation: Operation[T]) -> T:
@@ -283,8 +286,7 @@ class SqliteStore:
             prepare(cursor, foreign, guarded=self._guarded)
             if not foreign.in_transaction:
                 with self._lock:
-                    self._checkpoint_if_large()
-                cursor.execute("BEGIN IMMEDIATE")
+                    self._begin_to_write(cursor)
             return self._run_inside(cursor, operation)
         except sqlite.Error as problem:
             raise_translated(problem, self.path)
@@ -313,18 +315,14 @@ class SqliteStore:
         if not connection.in_transaction and connection.isolation_level is None:
             raise ValidationError("this connection commits by itself: begin a transaction first")
 
-    def _checkpoint_if_large(self) -> None:
-        """Copy the log into the file, with the write lock held. If it is not to be had, the next commit tries again."""
-        if self._checkpointer is None or not self._log_is_large():
-            return
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+    def _begin_to_write(self, cursor: Any) -> None:
+        """Become the writer. A log that has grown large is copied into the file first, while nobody else writes."""
+        cursor.execute("BEGIN IMMEDIATE")
+        if self._checkpointer is not None and self._log_is_large():
+            with suppress(sqlite.DatabaseError):  # what is wrong with the file, the caller's statements will say
                 self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            finally:
-                self._connection.execute("ROLLBACK")
-        except sqlite.DatabaseError:
-            return  # it was committed already; what is wrong with the file, the next statement says
+            cursor.execute("ROLLBACK")  # only a write that begins behind the copy starts the log anew
+            cursor.execute("BEGIN IMMEDIATE")
 
     def _log_is_large(self) -> bool:
         try:

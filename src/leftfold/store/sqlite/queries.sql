@@ -203,6 +203,11 @@ INSERT INTO queues (name, paused_at, paused_by, reason) VALUES (:name, :now, :ac
 ON CONFLICT (name) DO UPDATE SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, reason = excluded.reason
 WHERE paused_at IS NULL RETURNING name;
 
+-- name: paused
+-- The paused queues of these jobs.
+SELECT p.name FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0 JOIN queues p ON p.name = j.queue
+WHERE p.paused_at IS NOT NULL;
+
 -- name: unpause
 UPDATE queues SET paused_at = NULL, paused_by = NULL, reason = NULL
 WHERE name = :name AND paused_at IS NOT NULL RETURNING name;

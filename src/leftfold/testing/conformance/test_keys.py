@@ -131,7 +131,9 @@ class TestDuplicatesWithinABatch:
             scene.engine.enqueue_many([NewJob(KIND, key=KEY)] * 2, on_conflict="raise")
 
     def test_the_last_one_stands(self, scene: Scene) -> None:
-        scene.engine.enqueue_many([NewJob(KIND, number, key=KEY) for number in range(4)], on_conflict="replace")
+        jobs = [NewJob(KIND, number, key=KEY) for number in range(4)]
+        receipts = scene.engine.enqueue_many(jobs, on_conflict="replace")
+        assert [receipt and receipt.state for receipt in receipts] == ["cancelled"] * 3 + ["queued"]
         (live,) = scene.engine.list(states="queued").jobs
         assert scene.job(live.id).payload == 3
         assert len(scene.engine.list(states="cancelled").jobs) == 3

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from leftfold import Queue
-from leftfold.core.errors import LimitExceededError, ValidationError
+from leftfold.core.errors import LimitExceededError, QueuePausedError, ValidationError
 from leftfold.testing.clock import START
 from leftfold.testing.conformance.scene import Scene, shown
 from leftfold.testing.conformance.worlds import ACTOR
@@ -30,6 +30,20 @@ class TestPause:
         scene.enqueued(queue="mail")
         assert scene.engine.heartbeat(claim).changed
         assert scene.engine.complete(claim).state == "succeeded"
+
+    def test_a_job_by_its_id_is_not_given_either(self, scene: Scene) -> None:
+        job_id = scene.enqueued(queue="mail")
+        scene.engine.pause("mail")
+        with scene.refuses(QueuePausedError):
+            scene.engine.claim("w", job_id=job_id)
+        scene.engine.unpause("mail")
+        assert [claim.job_id for claim in scene.engine.claim("w", job_id=job_id)] == [job_id]
+
+    def test_a_claim_by_id_that_is_asked_again_is_given_again(self, scene: Scene) -> None:
+        job_id = scene.enqueued(queue="mail")
+        (first,) = scene.engine.claim("w", job_id=job_id, request_id="r")
+        scene.engine.pause("mail")
+        assert scene.engine.claim("w", job_id=job_id, request_id="r") == [first]
 
     def test_to_pause_again_changes_nothing(self, scene: Scene) -> None:
         scene.engine.pause("mail", reason="first", by="ann")
