@@ -13,7 +13,7 @@ from leftfold.core.errors import JobError, ValidationError
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.payload import to_payload
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import CancelMode, Failure, Spec, Wait, WaitFor
 from leftfold.store.claiming import Wanted
 from leftfold.store.creating import OnConflict
@@ -26,8 +26,6 @@ PRIORITIES: Final[Mapping[str, int]] = {"P0": 30, "P1": 20, "P2": 10, "P3": 0}
 BATCH_MAX: Final = 10_000
 PAGE_MAX: Final = 1_000
 ON_CONFLICT: Final = get_args(OnConflict)
-
-DEFAULT_POLICY: Final = Policy()
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -133,7 +133,10 @@ BUGS = {
     "any attempt will do": Bug("own", "AND attempt = a.held_attempt", "", "TestTheFence"),
     "a renewal needs no token": Bug("renew", "AND token = a.held_token", "", "TestTheFence"),
     "a renewal may shorten the lease": Bug(
-        "renew", "max(:now + coalesce(:lease, lease), until)", ":now + coalesce(:lease, lease)", "TestHeartbeat"
+        "renew",
+        "max(:now + coalesce(:lease, lease, 60000000), until)",
+        ":now + coalesce(:lease, lease, 60000000)",
+        "TestHeartbeat",
     ),
     "an owner may complete what was not started": Bug(
         "own", "AND state IN (SELECT value FROM json_each(:sources))", "", "TestStart"
@@ -145,7 +148,9 @@ BUGS = {
     "the time of a log may fall": Bug("own", "max(:now, updated_at)", ":now", "TestAClockThatIsSetBack"),
     "a request is forgotten": Bug("recall", "request_id = :request_id", "false", "TestARequestThatMakesJobs"),
     "some jobs are not counted": Bug("counts", "jobs <> 0", "jobs <> 0 AND state <> 'claimed'", "TestClaim"),
-    "a page begins with the end of the last one": Bug("list", "id < :before", "id <= :before", "TestList"),
+    "a page begins with the end of the last one": Bug(
+        "list", "id < leftfold_id(:before)", "id <= leftfold_id(:before)", "TestList"
+    ),
     "a key of another tenant is in the way": Bug("holders", "j.tenant = value ->> 0", "true", "TestReopening"),
     "a due time is forgotten": Bug("enqueue", "coalesce(value ->> 7, ", "coalesce(", "TestEnqueue"),
 }

@@ -48,7 +48,7 @@ class Home(NamedTuple):
             from leftfold.store.sqlite.library import sqlite  # noqa: PLC0415 - the module of this process
 
             connection = sqlite.connect(self.file)
-            connection.executescript(statement.replace("{schema}.", ""))
+            connection.executescript(statement.replace("{schema}.", "leftfold_"))
             connection.close()
         else:
             with psycopg.connect(self.url, autocommit=True) as connected:

@@ -104,10 +104,10 @@ def test_a_library_that_can_lose_commits_is_a_warning_while_the_guard_is_on(file
 
 
 def test_a_log_that_was_left_open_to_changes(file_home: Home) -> None:
-    file_home.migrated().sql("INSERT INTO maintenance VALUES (7, 0, 'olga', 'mend', 1)")
+    file_home.migrated().sql("INSERT INTO leftfold_maintenance VALUES (7, 0, 'olga', 'mend', 1)")
     found = finding(file_home, "maintenance", 5)
     assert found["found"] == "olga left the log open to changes at 1970-01-01 00:00:00.000Z: mend"
-    assert found["advice"].endswith("UPDATE maintenance SET open = 0 WHERE id = 7")
+    assert found["advice"].endswith("UPDATE leftfold_maintenance SET open = 0 WHERE id = 7")
     file_home.sql(found["advice"].partition(": ")[2])
     assert finding(file_home, "maintenance", 0)["verdict"] == "ok"
 

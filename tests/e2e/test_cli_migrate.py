@@ -127,8 +127,7 @@ def test_what_is_made_by_hand_is_what_migrate_makes(
 def tables(home: Home) -> list[object]:
     connection = sqlite.connect(home.file)
     found = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2").fetchall()
-    found += connection.execute("SELECT version, name, checksum FROM migrations").fetchall()
-    found += connection.execute("PRAGMA user_version").fetchall()
+    found += connection.execute("SELECT version, name, checksum FROM leftfold_migrations").fetchall()
     connection.close()
     return list(found)
 

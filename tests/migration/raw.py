@@ -1,5 +1,6 @@
 """Plain SQL on a store, past the engine: what somebody with a database shell can do."""
 
+import re
 from typing import Any, Protocol, Self
 
 import psycopg
@@ -64,6 +65,14 @@ class PostgresRaw:
         self.run("COMMIT")
 
 
+_TABLES = "jobs|events|names|log|counts|requests|queues|feeds|maintenance|migrations"
+
+
+def in_file(sql: str) -> str:
+    """Name the tables as a file does, which may hold other tables beside ours."""
+    return re.sub(rf"\b(FROM|INTO|UPDATE|REPLACE|TABLE|ON) ({_TABLES})\b", r"\1 leftfold_\2", sql)
+
+
 class SqliteRaw:
     is_file = True
 
@@ -81,7 +90,7 @@ class SqliteRaw:
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         try:
-            rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+            rows: list[tuple[Any, ...]] = self.connection.execute(in_file(sql)).fetchall()
         except sqlite.Error as problem:
             raise Refused(str(problem)) from problem
         return rows

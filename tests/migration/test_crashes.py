@@ -27,7 +27,6 @@ COMMANDS_MAX = 100  # there are a few dozen
 def left_behind(path: Path) -> list[Any]:
     connection = sqlite.connect(path)
     found = connection.execute("SELECT name FROM sqlite_schema").fetchall()
-    found += connection.execute("SELECT 1 FROM pragma_user_version WHERE user_version <> 0").fetchall()
     connection.close()
     return list(found)
 

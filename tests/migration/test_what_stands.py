@@ -4,6 +4,7 @@ import pytest
 from tests.migration.raw import PostgresRaw, Raw, Refused, SqliteRaw, short_life
 from tests.places import Place
 
+from leftfold.core.errors import StoreError
 from leftfold.core.lifecycle import FINAL, State
 
 
@@ -18,7 +19,7 @@ def ended(place: Place) -> str:
 
 FORBIDDEN = {
     "update of events": "UPDATE events SET data = '{}'",
-    "update of one column of events": "UPDATE events SET actor = 'nobody' WHERE version = 2",
+    "update of one column of events": "UPDATE events SET at = 1 WHERE version = 2",
     "delete of events": "DELETE FROM events WHERE version = 4",
     "delete of jobs": "DELETE FROM jobs",
     "update of a final job": "UPDATE jobs SET priority = 3",
@@ -26,15 +27,21 @@ FORBIDDEN = {
     "no change of a final job": "UPDATE jobs SET state = state",
 }
 FORBIDDEN_ON_POSTGRES = {
+    "another id": "UPDATE jobs SET id = gen_random_uuid()",
     "truncation of events": "TRUNCATE events",
     "truncation of jobs": "TRUNCATE jobs",
     "truncation of both": "TRUNCATE events, jobs CASCADE",
 }
 FORBIDDEN_ON_SQLITE = {
-    "replacement of an event": "INSERT OR REPLACE INTO events SELECT seq, job, version, at, format, event, who, "
-    "'nobody', request_id, request_hash, data, hash FROM events WHERE version = 2",
-    "replacement of a version": "REPLACE INTO events SELECT 99, job, version, at, format, event, who, "
-    "'nobody', request_id, request_hash, data, hash FROM events WHERE version = 4",
+    "another name for all": "UPDATE names SET name = 'nobody' WHERE n = 1",
+    "a name less": "DELETE FROM names",
+    "a name replaced": "INSERT OR REPLACE INTO names VALUES (1, 'nobody')",
+    "replacement of an event": "INSERT OR REPLACE INTO events SELECT seq, job, version, 1, format, event, who, "
+    "actor, request_id, request_hash, data, seal FROM events WHERE version = 2",
+    "replacement of a version": "REPLACE INTO events SELECT 99, job, version, 1, format, event, who, "
+    "actor, request_id, request_hash, data, seal FROM events WHERE version = 4",
+    "replacement of a request": "REPLACE INTO events SELECT 99, job, 99, at, format, event, who, "
+    "actor, request_id, request_hash, data, seal FROM events WHERE version = 1",
     "replacement of a final job": "INSERT OR REPLACE INTO jobs SELECT * FROM jobs",
     "update of an event by replacement": "UPDATE OR REPLACE events SET version = 3 WHERE version = 2",
 }
@@ -93,7 +100,7 @@ def test_a_closed_job_may_change_for_it_can_be_reopened(place: Place, raw: Raw) 
 
 def test_a_transaction_that_says_why_may_change_what_stands(raw: Raw, ended: str) -> None:
     raw.maintain()
-    raw.run("UPDATE events SET actor = 'nobody' WHERE version = 2")
+    raw.run("UPDATE events SET at = 1 WHERE version = 2")
     raw.run("UPDATE jobs SET priority = 3")
     raw.run("DELETE FROM events")
     raw.run("DELETE FROM jobs")
@@ -105,7 +112,7 @@ def test_a_transaction_that_says_why_may_change_what_stands(raw: Raw, ended: str
 
 def test_behind_such_a_transaction_everything_stands_again(raw: Raw, ended: str) -> None:
     raw.maintain()
-    raw.run("UPDATE events SET actor = 'nobody' WHERE version = 2")
+    raw.run("UPDATE events SET at = 1 WHERE version = 2")
     raw.commit()
     for statement in FORBIDDEN.values():
         with pytest.raises(Refused, match="is refused"):
@@ -132,6 +139,18 @@ def test_what_one_transaction_says_is_no_leave_for_another(place: Place, raw: Ra
         raw.commit()
         with pytest.raises(Refused, match="is refused"):
             other.run("DELETE FROM events")
+
+
+def test_nothing_is_appended_while_somebody_forgot_to_end_it(place: Place, raw: Raw) -> None:
+    if not raw.is_file:
+        return  # there it ends with its transaction
+    raw.maintain()
+    raw.run("COMMIT")
+    with place.open() as engine:
+        with pytest.raises(StoreError, match="a maintenance is open"):
+            engine.enqueue("work")
+        raw.run("UPDATE maintenance SET open = 0")
+        engine.enqueue("work")
 
 
 def test_the_record_of_such_a_transaction_stands_as_well(raw: Raw, ended: str) -> None:

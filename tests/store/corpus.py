@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from leftfold.core.events import Event
 from leftfold.core.job import Job, logged
-from leftfold.core.record import GENESIS, Record
+from leftfold.core.record import GENESIS, Record, seal
 from leftfold.store.ops import EVENT_COLUMNS, event_rows
 from leftfold.store.rows import record_of
 
@@ -21,10 +21,10 @@ JOB: Final = ".job.json"
 
 
 class Kept(NamedTuple):
-    """A log as it was stored, with the hash of each record, and what it must come to."""
+    """A log as it was stored, with the seal of each record, and what it must come to."""
 
     records: tuple[Record, ...]
-    hashes: tuple[bytes, ...]
+    seals: tuple[bytes, ...]
     job: Any
 
 
@@ -35,12 +35,13 @@ def names() -> list[str]:
 
 def read(name: str) -> Kept:
     """Read a log, with the code that reads the events table."""
-    records, hashes = [], []
+    records, seals = [], []
     for line in (FOLDER / f"{name}{EVENTS}").read_bytes().splitlines():
         columns = msgspec.json.decode(line)
-        records.append(record_of(columns["job_id"], [columns[column] for column in EVENT_COLUMNS[1:]]))
-        hashes.append(bytes.fromhex(columns["hash"]))
-    return Kept(tuple(records), tuple(hashes), msgspec.json.decode((FOLDER / f"{name}{JOB}").read_bytes()))
+        # The first logs were kept with whole hashes.
+        seals.append(seal(bytes.fromhex(columns.get("seal") or columns["hash"])))
+        records.append(record_of(columns["job_id"], [columns.get(column) for column in EVENT_COLUMNS[1:]]))
+    return Kept(tuple(records), tuple(seals), msgspec.json.decode((FOLDER / f"{name}{JOB}").read_bytes()))
 
 
 def write(name: str, job: Job, records: Sequence[Record]) -> None:
@@ -48,7 +49,7 @@ def write(name: str, job: Job, records: Sequence[Record]) -> None:
     lines = []
     for row in event_rows(records, GENESIS):
         columns = dict(zip(EVENT_COLUMNS, row, strict=True))
-        lines.append(msgspec.json.encode({**columns, "hash": bytes(row[-1]).hex()}))  # type: ignore[arg-type]
+        lines.append(msgspec.json.encode({**columns, "seal": bytes(row[-1]).hex()}))  # type: ignore[arg-type]
     (FOLDER / f"{name}{EVENTS}").write_bytes(b"\n".join(lines) + b"\n")
     (FOLDER / f"{name}{JOB}").write_bytes(msgspec.json.format(msgspec.json.encode(spelled_out(logged(job)))) + b"\n")
 

@@ -62,7 +62,7 @@ class SqliteSide:
         self.engine = Engine(self.store, **self._settings)
 
     def sql(self, text: str, *values: object) -> list[Columns]:
-        return list(self.store._connection.execute(text.format(schema="main"), values).fetchall())
+        return list(self.store._connection.execute(text.replace("{schema}.", "leftfold_"), values).fetchall())
 
     def reopen(self) -> None:
         self.store.close()
@@ -105,18 +105,21 @@ class PostgresSide:
 
 def rows(side: Side) -> dict[str, Row]:
     """Give every row of the jobs table."""
-    columns = ", ".join("CAST(id AS text)" if column == "id" else column for column in COLUMNS)
+    spelled = "leftfold_text(id)" if side.name == "sqlite" else "id::text"
+    columns = ", ".join(spelled if column == "id" else column for column in COLUMNS)
     found = side.sql(f"SELECT {columns} FROM {{schema}}.jobs ORDER BY id")  # noqa: S608 - our own columns
     return {row[0]: Row._make(row)._replace(head=bytes(row[COLUMNS.index("head")])) for row in found}
 
 
 def events(side: Side) -> dict[str, list[Columns]]:
-    """Give every event, by job, with all columns that the hash covers, and the hash."""
+    """Give every event, by job, with all columns that the hash covers, and the seal."""
     if side.name == "sqlite":
-        source, job_id = "events e JOIN jobs j ON j.n = e.job", "j.id"
+        source, job_id = "leftfold_log e JOIN leftfold_jobs j ON j.n = e.job", "leftfold_text(j.id)"
     else:
         source, job_id = "{schema}.events e", "e.job_id::text"
-    columns = ", ".join([job_id, *(f"e.{column}" for column in EVENT_COLUMNS[1:])])
+    empty = {"who", "request_id", "request_hash"} if side.name == "postgres" else set()
+    named = [f"nullif(e.{column}, '')" if column in empty else f"e.{column}" for column in EVENT_COLUMNS[1:]]
+    columns = ", ".join([job_id, *named])
     logs: dict[str, list[Columns]] = {}
     for row in side.sql(f"SELECT {columns} FROM {source} ORDER BY 1, 2"):  # noqa: S608
         logs.setdefault(row[0], []).append((*row[:-1], bytes(row[-1])))

@@ -125,7 +125,7 @@ def test_a_crash_before_any_statement_leaves_nothing_or_everything(call: str, si
 
 REFUSALS = {
     "sqlite": (
-        "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.events BEGIN SELECT raise(ABORT, 'broken'); END",
+        "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.leftfold_events BEGIN SELECT raise(ABORT, 'broken'); END",
         "DROP TRIGGER broken",
     ),
     "postgres": (
@@ -159,7 +159,9 @@ def test_a_row_that_somebody_changed_past_the_engine_is_not_written_over(
         meddled = f'UPDATE "{side.store.schema}".jobs SET version = version + 1 WHERE id = %(name)s'  # noqa: S608
         monkeypatch.setitem(side.store.queries, "meddle", meddled)
     else:
-        monkeypatch.setitem(driver.QUERIES, "meddle", ("UPDATE jobs SET version = version + 1 WHERE id = :name",))
+        monkeypatch.setitem(
+            driver.QUERIES, "meddle", ("UPDATE leftfold_jobs SET version = version + 1 WHERE id = leftfold_id(:name)",)
+        )
     with between(side.engine, 3, lambda _: Query("meddle", {"name": jobs.queued})) as interrupted:
         with pytest.raises(StoreError, match="somebody writes past the engine"):
             side.engine.signal(jobs.queued, "go")

@@ -163,6 +163,16 @@ def _retrying(job: Teller) -> None:
     job.say(c.Fail(by=job.run(), error=FLAKY))
 
 
+def _usual(job: Teller) -> None:
+    job.enqueue()
+    job.say(c.Complete(by=job.run()))
+
+
+def _later(job: Teller) -> None:
+    job.enqueue(delay=MINUTE)
+    job.say(c.Claim(by=c.Actor(who=Who.WORKER, name="worker 1"), token="token-1", lease=MINUTE // 2))
+
+
 LIVES: Final[Mapping[str, Callable[[Teller], None]]] = {
     "01-every-note": _every_note,
     "02-dead-letter": _dead_letter,
@@ -174,6 +184,8 @@ LIVES: Final[Mapping[str, Callable[[Teller], None]]] = {
     "08-running": _running,
     "09-suspended": _suspended,
     "10-retrying": _retrying,
+    "11-usual": _usual,
+    "12-later": _later,
 }
 
 

@@ -60,7 +60,7 @@ EVENTS: Final[tuple[tuple[e.AnyEvent, str], ...]] = (
         e.Enqueued(due=7, policy=POLICY, spec=SPEC),
         f'{{"due":7,"policy":{_POLICY_TEXT},"spec":{_SPEC_TEXT}}}',
     ),
-    (e.Claimed(owner="w", token=f"{0:032x}", lease=9), f'{{"owner":"w","token":"{0:032x}","lease":9}}'),
+    (e.Claimed(token=f"{0:024x}", lease=9), f'{{"token":"{0:024x}","lease":9}}'),
     (e.Started(), "{}"),
     (e.Suspended(wait=WAIT), f'{{"wait":{_WAIT_TEXT}}}'),
     (e.Parked(wait=WAIT), f'{{"wait":{_WAIT_TEXT}}}'),

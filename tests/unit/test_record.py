@@ -26,6 +26,7 @@ from leftfold.core.record import (
     decode,
     encode,
     link,
+    seal,
 )
 from leftfold.core.values import Wait, WaitFor
 
@@ -52,8 +53,15 @@ def sealed(records: list[Record]) -> Sealed:
     chain, head = [], GENESIS
     for record in records:
         head = link(head, record)
-        chain.append((record, head))
+        chain.append((record, seal(head)))
     return chain
+
+
+def head_of(chain: Sealed) -> bytes:
+    head = GENESIS
+    for record, _ in chain:
+        head = link(head, record)
+    return head
 
 
 @pytest.fixture
@@ -218,9 +226,13 @@ def test_records_are_written_in_the_current_format(chain: Sealed) -> None:
 
 
 def test_a_whole_chain_gives_its_head(chain: Sealed) -> None:
-    assert check_chain(chain) == chain[-1][1]
+    assert check_chain(chain) == head_of(chain)
     assert check_chain([]) == GENESIS
-    assert check_chain(chain[2:], previous=chain[1][1]) == chain[-1][1]
+    assert check_chain(chain[2:], previous=head_of(chain[:2])) == head_of(chain)
+
+
+def test_a_seal_is_the_beginning_of_a_hash() -> None:
+    assert seal(bytes.fromhex(KNOWN_HASH)).hex() == KNOWN_HASH[:16]
 
 
 EDITS: Final[dict[str, object]] = {
@@ -255,13 +267,13 @@ def test_a_removed_swapped_or_inserted_record_breaks_the_chain(chain: Sealed, po
     removed = chain[:position] + chain[position + 1 :]
     swapped = [*chain[:position], chain[position + 1], chain[position], *chain[position + 2 :]]
     foreign = replace(chain[position][0], actor="mallory")
-    before = chain[position - 1][1] if position else GENESIS
-    inserted = [*chain[:position], (foreign, link(before, foreign)), *chain[position:]]
-    resealed = [*chain[:position], (foreign, link(before, foreign)), *chain[position + 1 :]]
+    seal_of_it = seal(link(head_of(chain[:position]), foreign))
+    inserted = [*chain[:position], (foreign, seal_of_it), *chain[position:]]
+    resealed = [*chain[:position], (foreign, seal_of_it), *chain[position + 1 :]]
     for broken in (removed, swapped, inserted, resealed):
         with pytest.raises(BrokenChainError):
             check_chain(broken)
 
 
 def test_a_log_that_was_cut_short_has_another_head(chain: Sealed) -> None:
-    assert check_chain(chain[:-1]) != chain[-1][1]
+    assert check_chain(chain[:-1]) != head_of(chain)

@@ -279,4 +279,4 @@ def test_a_fingerprint_is_of_what_was_asked() -> None:
         c.Expire(by=CLIENT),
     ]
     assert len({c.fingerprint(command) for command in (plain, *different)}) == 5
-    assert len(c.fingerprint(plain)) == len(c.digest("token")) == 32
+    assert (len(c.fingerprint(plain)), len(c.digest("token"))) == (32, 16)

@@ -156,8 +156,8 @@ def look(place: Place, sql: str) -> list[Any]:
 
 def traces(place: Place) -> dict[str, int]:
     """Give how many rows each table of the store has."""
-    tables = ("jobs", "events", "requests", "counts")
-    return {table: len(look(place, f"SELECT 1 FROM {table}")) for table in tables}  # noqa: S608 - our own names
+    prefix = "leftfold_" if place.is_file else ""
+    return {table: len(look(place, f"SELECT 1 FROM {prefix}{table}")) for table in NO_TRACE}  # noqa: S608 - our own
 
 
 NO_TRACE: Final = dict.fromkeys(("jobs", "events", "requests", "counts"), 0)

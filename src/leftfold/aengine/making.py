@@ -6,11 +6,11 @@ from typing import Any, Literal, overload
 
 from leftfold import asking
 from leftfold.aengine.running import Running
-from leftfold.asking import DEFAULT_POLICY, NewJob
+from leftfold.asking import NewJob
 from leftfold.core import commands as c
 from leftfold.core.errors import ValidationError
 from leftfold.core.lifecycle import Who
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.store import creating
 from leftfold.store.creating import OnConflict
 from leftfold.store.query import Operation

@@ -14,10 +14,10 @@ from leftfold.cli.values import beginning_of, due_of, id_of, payload_of, span_of
 from leftfold.core import limits
 from leftfold.core.commands import Actor
 from leftfold.core.lifecycle import Who
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.store.replies import Receipt
 
-_DEFAULT: Final = Policy()
+_DEFAULT: Final = DEFAULT_POLICY
 _ANY_ID: Final = "00000000-0000-7000-8000-000000000000"
 
 

@@ -113,20 +113,20 @@ def _schema(opened: Opened) -> Check:
 
 
 def _maintenance(opened: Opened) -> Check:
-    left = opened.rows("SELECT id, at, actor, reason FROM maintenance WHERE open ORDER BY id")
+    left = opened.rows("SELECT id, at, actor, reason FROM leftfold_maintenance WHERE open ORDER BY id")
     if not left:
         return ok("maintenance", "the log is closed to changes")
     number, at, actor, reason = left[0]
     return bad(
         "maintenance",
         f"{clean(actor)} left the log open to changes at {clock(at)}: {clean(reason)}",
-        f"look what was changed, then close it: UPDATE maintenance SET open = 0 WHERE id = {number}",  # noqa: S608 - told
+        f"look what was changed, then close it: UPDATE leftfold_maintenance SET open = 0 WHERE id = {number}",  # noqa: S608 - told
     )
 
 
 def _clock(opened: Opened) -> Check:
     now = time.time_ns() // 1000
-    last = max((at for (at,) in opened.rows("SELECT at FROM events ORDER BY seq DESC LIMIT 1")), default=0)
+    last = max((at for (at,) in opened.rows("SELECT at FROM leftfold_events ORDER BY seq DESC LIMIT 1")), default=0)
     if last - now > checks.SKEW_MAX:
         found = f"the last event lies {span(last - now)} in the future"
         return warn("clock", found, "the clock was set back: let it follow a time server")
@@ -150,5 +150,5 @@ def _index(opened: Opened) -> Check:
 
 
 def _counters(opened: Opened) -> Check:
-    ((rows,),) = opened.rows("SELECT count(*) FROM counts")
+    ((rows,),) = opened.rows("SELECT count(*) FROM leftfold_counts")
     return ok("counters", f"{rows} rows, nothing to fold")

@@ -51,8 +51,7 @@ def _sqlite() -> Iterator[str]:
 
     yield f"{MIGRATIONS_TABLE};"
     for each in MIGRATIONS:
-        yield from _steps(each, "INTO migrations", "CAST(strftime('%s', 'now') AS INTEGER) * 1000000")
-    yield f"PRAGMA user_version = {MIGRATIONS[-1].version};"
+        yield from _steps(each, "INTO leftfold_migrations", "CAST(strftime('%s', 'now') AS INTEGER) * 1000000")
 
 
 def _postgres(schema: str) -> Iterator[str]:

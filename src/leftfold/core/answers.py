@@ -32,18 +32,23 @@ def creation(command: c.Receive | c.Enqueue, now: int) -> Path:
         return (e.Received(spec=command.spec),)
     if command.job_id in command.after:
         raise ValidationError(f"job {command.job_id} cannot wait for itself")
-    enqueued = e.Enqueued(due=due_of(command, now), policy=command.policy, spec=command.spec)
+    enqueued = e.Enqueued(due=_later(command, now), policy=command.policy, spec=command.spec)
     if not command.after:
         return (enqueued,)
-    wait = Wait(until=WaitFor.JOBS, key=AFTER, jobs=command.after, not_before=enqueued.due)
+    wait = Wait(until=WaitFor.JOBS, key=AFTER, jobs=command.after, not_before=due_of(command, now))
     return enqueued, e.Suspended(wait=wait)
+
+
+def _later(command: c.Enqueue | c.Admit, now: int) -> int | None:
+    due = due_of(command, now)
+    return due if due > now else None
 
 
 def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C901 - one arm per command
     """Answer a command about a job that is there."""
     match command:
         case c.Admit(policy=policy, spec=spec):
-            return [(e.Enqueued(due=due_of(command, now), policy=policy, spec=spec),)]
+            return [(e.Enqueued(due=_later(command, now), policy=policy, spec=spec),)]
         case c.Claim():
             return [_claim(job, command, now)]
         case c.Start():
@@ -121,7 +126,7 @@ def _claim(job: Job, command: c.Claim, now: int) -> Path:
     if job.state is State.STALLED and not command.direct:
         raise NotDueError(f"job {job.id} is stalled: requeue it, or claim it by its id")
     lease = command.lease or job.policy.lease
-    return (e.Claimed(owner=command.by.name, token=c.digest(command.token), lease=lease),)
+    return (e.Claimed(token=c.digest(command.token), lease=lease),)
 
 
 def _signal(job: Job, command: c.Signal) -> Path:

@@ -1,5 +1,6 @@
 """The commands: one frozen type per request, imperative. One that cannot be meant is refused when it is made."""
 
+from base64 import urlsafe_b64encode
 from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import Who
 from leftfold.core.payload import NULL
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import CancelMode, Failure, Outcomes, Spec, Wait, WaitFor
 
 
@@ -38,7 +39,7 @@ class Actor(Frozen):
 
 def digest(token: str) -> str:
     """Give what the log keeps of a token."""
-    return sha256(token.encode()).hexdigest()[:32]
+    return urlsafe_b64encode(sha256(token.encode()).digest()[:12]).decode()
 
 
 class Command(Frozen):
@@ -89,7 +90,7 @@ class Enqueue(Creation):
     """Make a job that may be claimed once it is `due` (or after a `delay`, or now) and the jobs `after` have ended."""
 
     wire = "enqueue"
-    policy: Policy = Policy()
+    policy: Policy = DEFAULT_POLICY
     due: int | None = None
     delay: int | None = None
     after: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class Admit(SharedCommand):
     """Let a received job in, perhaps with a spec that the admission put in order."""
 
     wire = "admit"
-    policy: Policy = Policy()
+    policy: Policy = DEFAULT_POLICY
     due: int | None = None
     delay: int | None = None
     spec: Spec | None = None

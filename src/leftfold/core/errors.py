@@ -11,6 +11,7 @@ LeftfoldError
 │   ├── JobNotFoundError
 │   ├── JobExistsError
 │   ├── KeyTakenError         another live job holds the key
+│   ├── JobFrozenError        `verify` found that it cannot be as it says
 │   ├── QueuePausedError      nobody claims from the queue now
 │   ├── IllegalTransitionError
 │   │   └── JobEndedError
@@ -100,6 +101,12 @@ class KeyTakenError(RefusedError):
     """Another live job of the same tenant and kind holds the key."""
 
     code = "key_taken"
+
+
+class JobFrozenError(RefusedError):
+    """What the job's log and row say cannot be true. Nobody touches it until an operator has settled that."""
+
+    code = "job_frozen"
 
 
 class QueuePausedError(RefusedError):

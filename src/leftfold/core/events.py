@@ -12,7 +12,7 @@ from msgspec import Raw
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.payload import NULL
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import Answer, CancelMode, Failure, Outcomes, Spec, Wait
 
 LEASE_EXPIRED: Final = "lease_expired"  # the class of error that a lost owner counts as
@@ -44,21 +44,20 @@ class Received(Transition):
 
 
 class Enqueued(Transition):
-    """The job may be claimed once it is due. Without a `spec`, that of `received` stands."""
+    """The job may be claimed once it is due: now, if it does not say. Without a `spec`, that of `received` stands."""
 
     wire = "enqueued"
-    due: int
-    policy: Policy = Policy()
+    due: int | None = None
+    policy: Policy = DEFAULT_POLICY
     spec: Spec | None = None
 
 
 class Claimed(Transition):
-    """One owner has it. The log keeps the digest of the token, never the token."""
+    """One owner has it: who says so. The log keeps the digest of the token, never the token."""
 
     wire = "claimed"
-    owner: str
     token: str
-    lease: int
+    lease: int = DEFAULT_POLICY.lease
 
 
 class Started(Transition):

@@ -17,7 +17,7 @@ from leftfold.core.errors import CorruptLogError
 from leftfold.core.frozen import Frozen
 from leftfold.core.lifecycle import CLOSED, ENDED, SHAPE, Shape, State, Who, rule_for
 from leftfold.core.record import Record
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import Answer, Failure, Spec, Wait, WaitFor
 
 
@@ -48,7 +48,7 @@ class Job(Frozen):
     spec: Spec
     created_at: int
     updated_at: int
-    policy: Policy = Policy()
+    policy: Policy = DEFAULT_POLICY
     attempt: int = 0  # claims so far; only grows, and fences every owner's write
     failures: int = 0  # how much of the retry budget is used
     tally: Mapping[str, int] = field(default_factory=dict)  # failures of the classes with an allowance of their own
@@ -149,10 +149,14 @@ def _born(record: Record) -> Job:
         spec=event.spec,
         created_at=record.at,
         updated_at=record.at,
-        policy=enqueued.policy if enqueued else Policy(),
-        due=enqueued.due if enqueued else None,
+        policy=enqueued.policy if enqueued else DEFAULT_POLICY,
+        due=_due(record, enqueued) if enqueued else None,
         requests={} if record.request_id is None else {record.request_id: record.request_hash or ""},
     )
+
+
+def _due(record: Record, event: e.Enqueued) -> int:
+    return record.at if event.due is None else event.due
 
 
 def _check_follows(job: Job, record: Record) -> None:
@@ -200,10 +204,11 @@ def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[
     match event:
         case e.Received() | e.Started():
             pass
-        case e.Enqueued(due=due, policy=policy, spec=spec):
-            changes.update(due=due, policy=policy, spec=spec or job.spec)
-        case e.Claimed(owner=owner, token=token, lease=lease):
-            changes.update(attempt=job.attempt + 1, lease=Lease(owner=owner, token=token, until=record.at + lease))
+        case e.Enqueued(policy=policy, spec=spec):
+            changes.update(due=_due(record, event), policy=policy, spec=spec or job.spec)
+        case e.Claimed(token=token, lease=lease):
+            lease_of = Lease(owner=record.actor, token=token, until=record.at + lease)
+            changes.update(attempt=job.attempt + 1, lease=lease_of)
         case e.Suspended(wait=wait) | e.Parked(wait=wait):
             changes.update(wait=wait)
         case e.Resumed(key=key):

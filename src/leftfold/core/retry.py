@@ -101,6 +101,9 @@ class Policy(Frozen):
         return own.delays[min(failures, len(own.delays)) - 1]
 
 
+#: What holds for a job that says nothing. A stored event leaves it out.
+DEFAULT_POLICY: Final = Policy()
+
 #: Seed 004 §5, row by row: the first failure plus its number of retries.
 QUALITY_ALLOWANCES: Final[Mapping[str, Allowance]] = {
     "network":    Allowance(max_failures=4, delays=(30 * SECOND, 60 * SECOND, 120 * SECOND)),

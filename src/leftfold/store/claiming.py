@@ -13,7 +13,7 @@ from leftfold.core.decide import Forbidden
 from leftfold.core.errors import CorruptLogError, LeftfoldError, QueuePausedError
 from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
 from leftfold.core.record import FORMAT, decode
-from leftfold.core.retry import Policy
+from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.ops import Ask, carry_out
 from leftfold.store.query import Query, Steps, ids
 from leftfold.store.replies import Claim
@@ -63,7 +63,6 @@ def _claim(command: c.Claim, wanted: Wanted, forbidden: Forbidden) -> Steps[list
         "sources": sorted(sources),
         "limit": wanted.limit,
         "owner": command.by.name,
-        "owner_json": msgspec.json.encode(command.by.name).decode(),
         "token": c.digest(command.token),
         "lease": command.lease,
         "request_id": command.request_id,
@@ -114,7 +113,7 @@ def _claim_of(row: Sequence[Any], token: str, owner: str) -> Claim:
     if spec is None:
         raise CorruptLogError(f"nothing says what job {job_id} is to do")
     enqueued = later or first
-    policy = enqueued.policy if isinstance(enqueued, e.Enqueued) else Policy()
+    policy = enqueued.policy if isinstance(enqueued, e.Enqueued) else DEFAULT_POLICY
     return Claim(
         job_id=job_id,
         attempt=attempt,

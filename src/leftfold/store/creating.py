@@ -11,6 +11,7 @@ from leftfold.core.decide import Forbidden, apply
 from leftfold.core.errors import KeyTakenError, LeftfoldError, RevisionConflictError
 from leftfold.core.lifecycle import TARGETS, Edge, State, Who
 from leftfold.core.record import FORMAT, GENESIS, encode
+from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.core.values import Spec
 from leftfold.store.ops import EVENT_COLUMNS, Ask, carry_out, check_there, event_rows, head_of, receipt_of
 from leftfold.store.query import Again, Query, Steps, Value
@@ -26,7 +27,7 @@ Creation = c.Enqueue | c.Receive
 #: `replace` cancels what nobody works on: a job that was never claimed, or that waits for its (next) claim.
 _REPLACEABLE: Final = (State.INBOX, State.QUEUED, State.RETRYING)
 _TRIES: Final = 5
-_PREFIX: Final = len('{"due":0')
+_PREFIX: Final = len('{"due":0,')
 
 
 def create(
@@ -111,13 +112,17 @@ _ENQUEUE_COLUMNS: Final = (
 
 def _enqueue_row(command: c.Enqueue) -> Sequence[Value]:
     spec = command.spec
-    # The store puts its clock where the event says due, and the rest behind it.
+    # The store says in front of it when the job is due, if that is later than its clock says.
     rest = encode(e.Enqueued(due=0, policy=command.policy, spec=spec))[_PREFIX:]
     request_hash = None if command.request_id is None else c.fingerprint(command)
     return (
         command.job_id, spec.tenant, spec.kind, spec.queue, spec.priority, spec.key, spec.correlation_id,
-        command.due, command.delay, command.policy.lease, rest, request_hash,
+        command.due, command.delay, _lease_of(command), rest, request_hash,
     )  # fmt: skip
+
+
+def _lease_of(command: c.Enqueue) -> int | None:
+    return None if command.policy.lease == DEFAULT_POLICY.lease else command.policy.lease
 
 
 def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:

@@ -11,14 +11,21 @@ from typing import Final, NamedTuple
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Forbidden, apply
-from leftfold.core.errors import CorruptLogError, JobNotFoundError, KeyTakenError, LeftfoldError, StoreError
+from leftfold.core.errors import (
+    CorruptLogError,
+    JobFrozenError,
+    JobNotFoundError,
+    KeyTakenError,
+    LeftfoldError,
+    StoreError,
+)
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, LEASED, SHAPE, TABLE, Edge, State, Who
 from leftfold.core.limits import EVENTS_PER_JOB_MAX
-from leftfold.core.record import FORMAT, Record, encode, link
+from leftfold.core.record import FORMAT, Record, encode, link, seal
 from leftfold.store.query import Query, Steps, Value, ids
 from leftfold.store.replies import Receipt
-from leftfold.store.rows import COLUMNS, Log, read_logs, row_of
+from leftfold.store.rows import COLUMNS, USUALLY, Log, read_logs, row_of
 
 #: What became of one of many: where the job stands, or why nothing was written.
 Outcome = Receipt | LeftfoldError
@@ -55,6 +62,8 @@ def _carry_out_one(logs: dict[str, Log | CorruptLogError], ask: Ask, now: int, f
             return JobNotFoundError(f"there is no job {ask.job_id}")
         case CorruptLogError() as corrupt:
             return corrupt
+        case Log(frozen_at=int()):
+            return JobFrozenError(f"job {ask.job_id} is frozen: `leftfold verify --job {ask.job_id}` says why")
         case Log() as log:
             try:
                 job, records = apply(log.job, ask.command, now, forbidden)
@@ -107,7 +116,7 @@ def _write(changed: Sequence[tuple[Log, Log]]) -> Steps[None]:
 
 
 EVENT_COLUMNS: Final = (
-    "job_id", "version", "at", "format", "event", "who", "actor", "request_id", "request_hash", "data", "hash",
+    "job_id", "version", "at", "format", "event", "who", "actor", "request_id", "request_hash", "data", "seal",
 )  # fmt: skip
 
 
@@ -116,8 +125,9 @@ def event_rows(records: Iterable[Record], head: bytes) -> Iterable[Sequence[Valu
     for record in records:
         head = link(head, record)
         yield (
-            record.job_id, record.version, record.at, record.format, record.event.wire, record.who.value,
-            record.actor, record.request_id, record.request_hash, record.data, head,
+            record.job_id, record.version, record.at, record.format, record.event.wire,
+            None if record.who is USUALLY.get(record.event.wire) else record.who.value,
+            record.actor, record.request_id, record.request_hash, record.data, seal(head),
         )  # fmt: skip
 
 
@@ -184,6 +194,7 @@ def _quick_query(asks: Sequence[Ask], forbidden: Forbidden) -> Query:
         "ended": target in ENDED,
         "events_max": EVENTS_PER_JOB_MAX,
         "format": FORMAT,
+        "who": None if rule else Who.OWNER.value,
     }
     rows = [(*_fence(ask), ask.command.by.name, *_told(ask.command)) for ask in asks]
     return Query("own", arguments, ("id", "attempt", "token", "actor", "event", "data"), rows)

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from leftfold.core import events as e
 from leftfold.core.lifecycle import TARGETS
+from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.rows import COLUMNS, SUMMARY
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ def fill(text: str, names: Mapping[str, str]) -> str:
 NAMES: Final[Mapping[str, str]] = {
     "enqueued": f"'{TARGETS[e.Enqueued]}'",
     "claimed": f"'{TARGETS[e.Claimed]}'",
+    "usual_lease": str(DEFAULT_POLICY.lease),
     "columns": ", ".join(COLUMNS),
     "summary": ", ".join(SUMMARY),
 }

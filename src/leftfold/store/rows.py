@@ -1,6 +1,6 @@
 """What a job's row says: a function of its log, and of the few things that renewals change beside it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from leftfold.core.errors import BrokenChainError, CorruptLogError
 from leftfold.core.job import Job, fold
 from leftfold.core.lifecycle import ENDED, Who
 from leftfold.core.record import GENESIS, Record, check_chain, decode
+from leftfold.core.retry import DEFAULT_POLICY
 
 
 class Row(NamedTuple):
@@ -21,7 +22,7 @@ class Row(NamedTuple):
     ended_at: int | None
     due: int | None
     until: int | None
-    lease: int
+    lease: int | None
     deadline: int | None
     cancel_requested_at: int | None
     version: int
@@ -55,12 +56,22 @@ SUMMARY: Final = (
 )  # fmt: skip
 
 
+#: Who says an event if its row does not tell: most rows need not.
+USUALLY: Final[Mapping[str, Who]] = {
+    e.Enqueued.wire: Who.CLIENT,
+    e.Claimed.wire: Who.WORKER,
+    e.Started.wire: Who.OWNER,
+    e.Succeeded.wire: Who.OWNER,
+}
+
+
 class Log(NamedTuple):
     """A job as it was read: its records, the hash of the last one, and what they come to."""
 
     job: Job
     records: tuple[Record, ...]
     head: bytes
+    frozen_at: int | None = None
 
 
 def read_logs(rows: Iterable[Sequence[Any]]) -> dict[str, Log | CorruptLogError]:
@@ -72,17 +83,18 @@ def read_logs(rows: Iterable[Sequence[Any]]) -> dict[str, Log | CorruptLogError]
 
 
 def _read_log(rows: Sequence[Sequence[Any]]) -> Log | CorruptLogError:
-    job_id, head, renewals, until, renewed_by, renewed_hash = rows[0][:6]
+    job_id, head, renewals, until, renewed_by, renewed_hash, frozen_at = rows[0][:7]
     try:
-        records = tuple(record_of(job_id, row[6:]) for row in rows if row[6] is not None)
+        records = tuple(record_of(job_id, row[7:]) for row in rows if row[7] is not None)
         job = _of_log(job_id, records)
-        _check_head(job_id, check_chain(zip(records, (bytes(row[15]) for row in rows), strict=True), GENESIS), head)
+        _check_head(job_id, check_chain(zip(records, (bytes(row[-1]) for row in rows), strict=True), GENESIS), head)
     except CorruptLogError as corrupt:
         return corrupt
     under = {} if renewed_by is None else {renewed_by: renewed_hash}
     lease = job.lease and replace(job.lease, until=until)
     last = job.last_lease and replace(job.last_lease, until=job.last_lease.until if job.lease else until)
-    return Log(replace(job, renewals=renewals, renewed_under=under, lease=lease, last_lease=last), records, bytes(head))
+    job = replace(job, renewals=renewals, renewed_under=under, lease=lease, last_lease=last)
+    return Log(job, records, bytes(head), frozen_at)
 
 
 def _of_log(job_id: str, records: Sequence[Record]) -> Job:
@@ -104,7 +116,7 @@ def record_of(job_id: str, columns: Sequence[Any]) -> Record:
         job_id=job_id,
         version=version,
         at=at,
-        who=_who(who),
+        who=_who(event, who),
         actor=actor,
         event=decode(event, data, stored),
         data=data,
@@ -114,11 +126,11 @@ def record_of(job_id: str, columns: Sequence[Any]) -> Record:
     )
 
 
-def _who(name: str) -> Who:
+def _who(event: str, name: str | None) -> Who:
     try:
-        return Who(name)
-    except ValueError as problem:
-        raise CorruptLogError(f"nobody is called {name!r}") from problem
+        return USUALLY[event] if name is None else Who(name)
+    except (KeyError, ValueError) as problem:
+        raise CorruptLogError(f"nobody who says {event!r} is called {name!r}") from problem
 
 
 def row_of(job: Job, records: Sequence[Record], head: bytes) -> Row:
@@ -132,7 +144,7 @@ def row_of(job: Job, records: Sequence[Record], head: bytes) -> Row:
         ended_at=_ended_at(job, records),
         due=job.due,
         until=last.until if last else None,
-        lease=job.policy.lease,
+        lease=None if job.policy.lease == DEFAULT_POLICY.lease else job.policy.lease,
         deadline=job.wait.deadline if job.wait else None,
         cancel_requested_at=job.cancel_requested_at,
         version=job.version,

@@ -18,7 +18,9 @@ timed AS MATERIALIZED (
     SELECT a.*, greatest(coalesce(a.due, a.at + a.delay, a.at), a.at) AS from_then FROM asked a
 ),
 told AS MATERIALIZED (
-    SELECT t.*, t.id::text AS id_text, t.at::text AS at_text, '{"due":' || t.from_then || t.rest AS data FROM timed t
+    SELECT t.*, t.id::text AS id_text, t.at::text AS at_text,
+           CASE WHEN t.from_then > t.at THEN '{"due":' || t.from_then || ',' || t.rest ELSE '{' || t.rest END AS data
+    FROM timed t
 ),
 sealed AS MATERIALIZED (
     SELECT t.*, {schema}.link(:genesis::bytea, t.id_text, '1', t.at_text, 'enqueued', :format::text, 'client', :actor,
@@ -35,8 +37,8 @@ made AS (
     RETURNING id, queue, kind, state
 ),
 appended AS (
-    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, request_id, request_hash, data, hash)
-    SELECT s.at, s.id, 1, :format, 'enqueued', 'client', :actor, :request_id, s.request_hash, s.data, s.hash
+    INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
+    SELECT s.at, s.id, 1, :format, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data, substr(s.hash, 1, 8)
     FROM sealed s JOIN made USING (id)
 ),
 counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state)
@@ -54,9 +56,9 @@ JOIN {schema}.jobs j ON j.tenant = a.tenant AND j.kind = a.kind AND j.key = a.ke
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
 known (queue) AS (
-    SELECT min(queue) FROM {schema}.jobs WHERE due IS NOT NULL AND :queues::text[] IS NULL
+    SELECT min(queue) FROM {schema}.jobs WHERE due IS NOT NULL AND frozen_at IS NULL AND :queues::text[] IS NULL
     UNION ALL
-    SELECT (SELECT min(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.queue > k.queue)
+    SELECT (SELECT min(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue > k.queue)
     FROM known k WHERE k.queue IS NOT NULL
 ),
 wanted (queue) AS (
@@ -65,11 +67,11 @@ wanted (queue) AS (
       AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = queue AND p.paused_at IS NOT NULL)
 ),
 lanes (queue, priority) AS (
-    SELECT w.queue, (SELECT max(j.priority) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.queue = w.queue)
+    SELECT w.queue, (SELECT max(j.priority) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = w.queue)
     FROM wanted w
     UNION ALL
     SELECT l.queue, (SELECT max(j.priority) FROM {schema}.jobs j
-                     WHERE j.due IS NOT NULL AND j.queue = l.queue AND j.priority < l.priority)
+                     WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = l.queue AND j.priority < l.priority)
     FROM lanes l WHERE l.priority IS NOT NULL
 ),
 held AS MATERIALIZED (
@@ -77,9 +79,9 @@ held AS MATERIALIZED (
     FROM clock, (SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, random()) lane
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind, k.priority,
-               k.due AS was_due, coalesce(:lease::bigint, k.lease) AS length
+               k.due AS was_due, coalesce(:lease::bigint, k.lease, {usual_lease}) AS length
         FROM {schema}.jobs k
-        WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now
+        WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now AND k.frozen_at IS NULL
           AND k.state = ANY (:sources::{schema}.state[]) AND (:kinds::text[] IS NULL OR k.kind = ANY (:kinds::text[]))
           AND (:request_id::text IS NULL OR k.renewed_by IS DISTINCT FROM :request_id::text)
           AND (:request_id::text IS NULL OR NOT EXISTS (  -- the id is spent on this job, for something else
@@ -93,7 +95,8 @@ held AS MATERIALIZED (
 told AS MATERIALIZED (
     SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
            greatest(h.now, h.updated_at)::text AS at_text,
-           '{"owner":' || :owner_json::text || ',"token":"' || :token::text || '","lease":' || h.length || '}' AS data
+           '{"token":"' || :token::text || '"'
+           || CASE WHEN h.length <> {usual_lease} THEN ',"lease":' || h.length ELSE '' END || '}' AS data
     FROM held h
 ),
 sealed AS MATERIALIZED (
@@ -110,8 +113,10 @@ moved AS (
               s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.hash
 ),
 appended AS (
-    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, request_id, request_hash, data, hash)
-    SELECT at, id, version, :format, 'claimed', 'worker', :owner, :request_id, :request_hash, data, hash FROM moved
+    INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
+    SELECT at, id, version, :format, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
+           substr(hash, 1, 8)
+    FROM moved
 ),
 counted AS (
     INSERT INTO {schema}.counts
@@ -144,7 +149,7 @@ WITH held AS MATERIALIZED (
         SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind
         FROM {schema}.jobs k
         WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token
-          AND k.state = ANY (:sources::{schema}.state[]) AND k.version < :events_max
+          AND k.state = ANY (:sources::{schema}.state[]) AND k.version < :events_max AND k.frozen_at IS NULL
         FOR UPDATE
     ) j
 ),
@@ -169,8 +174,8 @@ moved AS (
               s.at, s.was, s.queue, s.kind, s.actor, s.event, s.data, s.hash
 ),
 appended AS (
-    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, hash)
-    SELECT at, id, version, :format, event, 'owner', actor, data, hash FROM moved
+    INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, seal)
+    SELECT at, id, version, :format, event, coalesce(:who, ''), actor, data, substr(hash, 1, 8) FROM moved
 ),
 counted AS (
     INSERT INTO {schema}.counts
@@ -186,12 +191,12 @@ WITH held AS MATERIALIZED (
     FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place FROM {schema}.jobs k
-        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token FOR UPDATE
+        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token AND k.frozen_at IS NULL FOR UPDATE
     ) j
 ),
 timed AS MATERIALIZED (SELECT h.place, coalesce(:now::bigint, {schema}.clock()) AS now FROM held h)
 UPDATE {schema}.jobs j
-SET until = greatest(t.now + coalesce(:lease::bigint, j.lease), j.until), renewals = j.renewals + 1,
+SET until = greatest(t.now + coalesce(:lease::bigint, j.lease, {usual_lease}), j.until), renewals = j.renewals + 1,
     renewed_by = NULL, renewed_hash = NULL
 FROM timed t WHERE j.ctid = t.place
 RETURNING j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at;
@@ -208,17 +213,19 @@ SELECT coalesce(:now::bigint, {schema}.clock());
 
 -- name: load
 -- The whole log of each job, with what its row knows beside it.
-SELECT j.id::text, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, e.version, e.at, e.format, e.event,
-       e.who, e.actor, e.request_id, e.request_hash, e.data, e.hash
+SELECT j.id::text, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, j.frozen_at, e.version, e.at, e.format, e.event,
+       nullif(e.who, ''), e.actor, nullif(e.request_id, ''), nullif(e.request_hash, ''), e.data, e.seal
 FROM {schema}.jobs j LEFT JOIN {schema}.events e ON e.job_id = j.id
 WHERE j.id = ANY (:id::uuid[])
 ORDER BY j.id, e.version;
 
 -- name: append
-INSERT INTO {schema}.events (job_id, version, at, format, event, who, actor, request_id, request_hash, data, hash)
-SELECT * FROM unnest(:job_id::uuid[], :version::integer[], :at::bigint[], :format::smallint[], :event::text[],
-                     :who::text[], :actor::text[], :request_id::text[], :request_hash::text[], :data::text[],
-                     :hash::bytea[]);
+INSERT INTO {schema}.events (job_id, version, at, format, event, who, actor, request_id, request_hash, data, seal)
+SELECT job_id, version, at, format, event, coalesce(who, ''), actor, coalesce(request_id, ''),
+       coalesce(request_hash, ''), data, seal
+FROM unnest(:job_id::uuid[], :version::integer[], :at::bigint[], :format::smallint[], :event::text[], :who::text[],
+            :actor::text[], :request_id::text[], :request_hash::text[], :data::text[], :seal::bytea[])
+     AS a (job_id, version, at, format, event, who, actor, request_id, request_hash, data, seal);
 
 -- name: insert
 -- New rows as they are given. One whose key is taken by a live job is not given back.

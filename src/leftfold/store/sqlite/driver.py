@@ -56,9 +56,12 @@ _PRAGMAS: Final = (
 )
 
 
+_OF_TEXT: Final = {"id": "leftfold_id", "head": "leftfold_from_hex"}  # columns that JSON cannot carry as they are
+
+
 def _item(place: int, column: str) -> str:
     item = f"value ->> {place}"
-    return f"leftfold_from_hex({item})" if column == "head" else item
+    return f"{_OF_TEXT[column]}({item})" if column in _OF_TEXT else item
 
 
 _NAMES: Final = {
@@ -91,14 +94,25 @@ QUERIES: Final = {name: _spelled(script) for name, script in load_queries("sqlit
 MIGRATIONS: Final = migrate.migrations("sqlite", {})
 
 
-def link(previous: bytes, *fields: str | int | None) -> bytes:
+def id_of(text: str) -> bytes:
+    """Give an id as the file keeps it."""
+    return bytes.fromhex(text.replace("-", ""))
+
+
+def id_text(id_: bytes) -> str:
+    """Give an id as everybody else spells it."""
+    text = id_.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def link(previous: bytes, *fields: bytes | str | int | None) -> bytes:
     """Give the hash of an event's columns, as `leftfold.core.record.link` computes it."""
     hashed = sha256(previous)
     for field in fields:
         if field is None:
             hashed.update(b"-")
         else:
-            text = str(field).encode()
+            text = (id_text(field) if isinstance(field, bytes) else str(field)).encode()
             hashed.update(b"%d:%b" % (len(text), text))
     return hashed.digest()
 
@@ -108,6 +122,8 @@ def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
     there = "SELECT 1 FROM pragma_function_list WHERE name = 'leftfold_link'"
     if not cursor.execute(there).fetchall():  # while the caller reads rows of its own, none could be replaced
         connection.create_function("leftfold_link", 11, link, deterministic=True)
+        connection.create_function("leftfold_id", 1, id_of, deterministic=True)
+        connection.create_function("leftfold_text", 1, id_text, deterministic=True)
         connection.create_function("leftfold_from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
     if guarded:
         cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
@@ -155,8 +171,8 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
 
 def applied_to(connection: Any) -> list[migrate.Applied]:
     """Give the migrations that a file has. It is only read, whosever file it may be."""
-    there = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
-    rows = connection.execute("SELECT version, checksum FROM migrations ORDER BY 1") if there else []
+    there = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'leftfold_migrations'").fetchall()
+    rows = connection.execute("SELECT version, checksum FROM leftfold_migrations ORDER BY 1") if there else []
     return [migrate.Applied(*row) for row in rows]
 
 
@@ -220,8 +236,7 @@ class SqliteStore:
 
     def migrate(self) -> list[migrate.Migration]:
         """Bring the file to our schema, and give what that took. Two at once wait for each other."""
-        if self._connection.execute("PRAGMA user_version").fetchone()[0] == MIGRATIONS[-1].version:
-            migrate.check_ready(MIGRATIONS, self.applied())
+        if not migrate.pending(MIGRATIONS, self.applied()):
             return []
         cursor = self._connection.cursor()
         try:
@@ -232,8 +247,7 @@ class SqliteStore:
                 for statement in _statements(migration.sql):
                     cursor.execute(statement)
                 row = (migration.version, migration.name, migration.checksum, self._clock())
-                cursor.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", row)
-            cursor.execute(f"PRAGMA user_version = {MIGRATIONS[-1].version}")
+                cursor.execute("INSERT INTO leftfold_migrations VALUES (?, ?, ?, ?)", row)
             cursor.execute("COMMIT")
         except BaseException as problem:  # noqa: BLE001 - it is raised again
             if self._connection.in_transaction:
@@ -375,6 +389,6 @@ class AsyncSqliteStore:
 
 
 MIGRATIONS_TABLE: Final = (
-    "CREATE TABLE IF NOT EXISTS migrations ("
+    "CREATE TABLE IF NOT EXISTS leftfold_migrations ("
     "version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT"
 )

@@ -7,11 +7,12 @@
 
 -- name: enqueue
 -- A job whose key is taken by a live one is not given back.
-INSERT INTO jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
+INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                   state, priority, head, tenant, kind, queue, key, correlation_id)
-SELECT id, :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority,
+SELECT leftfold_id(id), :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority,
        leftfold_link(:genesis, id, 1, :now, 'enqueued', :format, 'client', :actor, :request_id, request_hash,
-            '{"due":' || from_then || rest),
+            CASE WHEN from_then > :now THEN '{"due":' || from_then || ',' ELSE '{' END || rest),
        tenant, kind, queue, key, correlation_id
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS tenant, value ->> 2 AS kind, value ->> 3 AS queue, value ->> 4 AS priority,
              value ->> 5 AS key, value ->> 6 AS correlation_id,
@@ -20,78 +21,81 @@ FROM (SELECT value ->> 0 AS id, value ->> 1 AS tenant, value ->> 2 AS kind, valu
       FROM json_each(:rows))
 WHERE true
 ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
-RETURNING id;
-INSERT INTO events (job, version, at, format, event, who, actor, request_id, request_hash, data, hash)
-SELECT j.n, 1, j.created_at, :format, 'enqueued', 'client', :actor, :request_id, value ->> 11,
-       '{"due":' || j.due || (value ->> 10), j.head
-FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0;
+RETURNING leftfold_text(id);
+INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
+SELECT j.n, 1, j.created_at, :format, (SELECT n FROM leftfold_names WHERE name = 'enqueued'), (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, value ->> 11,
+       CASE WHEN j.due > j.created_at THEN '{"due":' || j.due || ',' ELSE '{' END || (value ->> 10), substr(j.head, 1, 8)
+FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
 
 -- name: holders
 -- The live jobs that hold these keys.
-SELECT j.id, j.tenant, j.kind, j.key, j.state, j.version, j.renewals, j.attempt
-FROM json_each(:rows) JOIN jobs j
+SELECT leftfold_text(j.id), j.tenant, j.kind, j.key, j.state, j.version, j.renewals, j.attempt
+FROM json_each(:rows) JOIN leftfold_jobs j
   ON j.tenant = value ->> 0 AND j.kind = value ->> 1 AND j.key = value ->> 2 AND j.ended_at IS NULL;
 
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
 -- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due.
 DELETE FROM temp.picked;
+INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
 WITH RECURSIVE
 known (queue) AS (
-    SELECT min(queue) FROM jobs WHERE due IS NOT NULL AND :queues IS NULL
+    SELECT min(queue) FROM leftfold_jobs WHERE due IS NOT NULL AND frozen_at IS NULL AND :queues IS NULL
     UNION ALL
-    SELECT (SELECT min(j.queue) FROM jobs j WHERE j.due IS NOT NULL AND j.queue > k.queue)
+    SELECT (SELECT min(j.queue) FROM leftfold_jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue > k.queue)
     FROM known k WHERE k.queue IS NOT NULL
 ),
 wanted (queue) AS (
     SELECT queue FROM (SELECT queue FROM known UNION SELECT value FROM json_each(:queues)) q
-    WHERE queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM queues p WHERE p.name = queue AND p.paused_at IS NOT NULL)
+    WHERE queue IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leftfold_queues p WHERE p.name = queue AND p.paused_at IS NOT NULL)
 ),
 lanes (queue, priority) AS (
-    SELECT w.queue, (SELECT max(j.priority) FROM jobs j WHERE j.due IS NOT NULL AND j.queue = w.queue) FROM wanted w
+    SELECT w.queue, (SELECT max(j.priority) FROM leftfold_jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = w.queue) FROM wanted w
     UNION ALL
-    SELECT l.queue, (SELECT max(j.priority) FROM jobs j
-                     WHERE j.due IS NOT NULL AND j.queue = l.queue AND j.priority < l.priority)
+    SELECT l.queue, (SELECT max(j.priority) FROM leftfold_jobs j
+                     WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = l.queue AND j.priority < l.priority)
     FROM lanes l WHERE l.priority IS NOT NULL
 )
 INSERT INTO temp.picked (n)
-SELECT j.n FROM lanes, jobs j
+SELECT j.n FROM lanes, leftfold_jobs j
 WHERE lanes.priority IS NOT NULL AND j.n IN (
-    SELECT k.n FROM jobs k
-    WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due <= :now AND k.state IN (SELECT value FROM json_each(:sources))
+    SELECT k.n FROM leftfold_jobs k
+    WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due <= :now AND k.frozen_at IS NULL
+      AND k.state IN (SELECT value FROM json_each(:sources))
       AND (:kinds IS NULL OR k.kind IN (SELECT value FROM json_each(:kinds)))
       AND (:request_id IS NULL OR k.renewed_by IS NOT :request_id)
-      AND (:request_id IS NULL OR NOT EXISTS (SELECT 1 FROM events e WHERE e.job = k.n AND e.request_id = :request_id))
+      AND (:request_id IS NULL OR NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = k.n AND e.request_id = :request_id))
     ORDER BY k.due, k.id LIMIT :limit)
 ORDER BY j.priority DESC, j.due, j.id LIMIT :limit;
-UPDATE jobs
+UPDATE leftfold_jobs
 SET state = {claimed}, version = version + 1, updated_at = max(:now, updated_at), attempt = attempt + 1,
     head = leftfold_link(head, id, version + 1, max(:now, updated_at), 'claimed', :format, 'worker', :owner, :request_id,
-                :request_hash, '{"owner":' || :owner_json || ',"token":"' || :token || '","lease":'
-                || coalesce(:lease, lease) || '}'),
-    owner = :owner, token = :token, until = max(:now, updated_at) + coalesce(:lease, lease), due = NULL, error = NULL
+                :request_hash, '{"token":"' || :token || '"'
+                || iif(coalesce(:lease, lease, {usual_lease}) <> {usual_lease}, ',"lease":' || coalesce(:lease, lease), '') || '}'),
+    owner = :owner, token = :token, until = max(:now, updated_at) + coalesce(:lease, lease, {usual_lease}), due = NULL, error = NULL
 WHERE n IN (SELECT n FROM temp.picked);
-INSERT INTO events (job, version, at, format, event, who, actor, request_id, request_hash, data, hash)
-SELECT j.n, j.version, j.updated_at, :format, 'claimed', 'worker', :owner, :request_id, :request_hash,
-       '{"owner":' || :owner_json || ',"token":"' || :token || '","lease":' || (j.until - j.updated_at) || '}', j.head
-FROM temp.picked JOIN jobs j USING (n);
-SELECT j.id, j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
-FROM temp.picked JOIN jobs j USING (n)
-JOIN events first ON first.job = j.n AND first.version = 1
-LEFT JOIN events later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
+INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
+SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = 'claimed'), (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash,
+       '{"token":"' || :token || '"'
+       || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, 8)
+FROM temp.picked JOIN leftfold_jobs j USING (n);
+SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
+FROM temp.picked JOIN leftfold_jobs j USING (n)
+JOIN leftfold_log first ON first.job = j.n AND first.version = 1
+LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY picked.place;
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
-SELECT j.id, j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
-FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0
-JOIN events first ON first.job = j.n AND first.version = 1
-LEFT JOIN events later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
+SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
+FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
+JOIN leftfold_log first ON first.job = j.n AND first.version = 1
+LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY json_each.key;
 
 -- name: own
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
-UPDATE jobs
+UPDATE leftfold_jobs
 SET state = coalesce(:target, state), version = version + 1, updated_at = max(:now, updated_at),
     head = leftfold_link(head, id, version + 1, max(:now, updated_at), a.event, :format, 'owner', a.actor, NULL, NULL, a.data),
     owner = CASE WHEN :leased THEN owner END, token = CASE WHEN :leased THEN token END,
@@ -100,78 +104,83 @@ SET state = coalesce(:target, state), version = version + 1, updated_at = max(:n
 FROM (SELECT value ->> 0 AS job_id, value ->> 1 AS held_attempt, value ->> 2 AS held_token, value ->> 3 AS actor,
              value ->> 4 AS event, value ->> 5 AS data
       FROM json_each(:rows)) a
-WHERE id = a.job_id AND attempt = a.held_attempt AND token = a.held_token
-  AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max
-RETURNING id, state, version, renewals, attempt, until, cancel_requested_at;
-INSERT INTO events (job, version, at, format, event, who, actor, data, hash)
-SELECT j.n, j.version, j.updated_at, :format, value ->> 4, 'owner', value ->> 3, value ->> 5, j.head
-FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0
-WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.job = j.n AND e.version = j.version);
+WHERE id = leftfold_id(a.job_id) AND attempt = a.held_attempt AND token = a.held_token
+  AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL
+RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
+INSERT INTO leftfold_names (name) SELECT value ->> 4 FROM json_each(:rows) UNION SELECT value ->> 3 FROM json_each(:rows) WHERE true
+ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_events (job, version, at, format, event, who, actor, data, seal)
+SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = value ->> 4), :who, (SELECT n FROM leftfold_names WHERE name = value ->> 3), value ->> 5, substr(j.head, 1, 8)
+FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
+WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version);
 
 -- name: renew
-UPDATE jobs
-SET until = max(:now + coalesce(:lease, lease), until), renewals = renewals + 1, renewed_by = NULL, renewed_hash = NULL
+UPDATE leftfold_jobs
+SET until = max(:now + coalesce(:lease, lease, {usual_lease}), until), renewals = renewals + 1, renewed_by = NULL, renewed_hash = NULL
 FROM (SELECT value ->> 0 AS job_id, value ->> 1 AS held_attempt, value ->> 2 AS held_token FROM json_each(:rows)) a
-WHERE id = a.job_id AND attempt = a.held_attempt AND token = a.held_token
-RETURNING id, state, version, renewals, attempt, until, cancel_requested_at;
+WHERE id = leftfold_id(a.job_id) AND attempt = a.held_attempt AND token = a.held_token AND frozen_at IS NULL
+RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
 
 -- name: lock
 -- Nobody else writes meanwhile: the transaction has begun as a writer.
-SELECT j.id, :now FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0 ORDER BY j.id;
+SELECT leftfold_text(j.id), :now FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0) ORDER BY j.id;
 
 -- name: clock
 SELECT :now;
 
 -- name: load
 -- The whole log of each job, with what its row knows beside it.
-SELECT j.id, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, e.version, e.at, e.format, e.event,
-       e.who, e.actor, e.request_id, e.request_hash, e.data, e.hash
-FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0 LEFT JOIN events e ON e.job = j.n
+SELECT leftfold_text(j.id), j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, j.frozen_at, e.version, e.at, e.format, e.event,
+       e.who, e.actor, e.request_id, e.request_hash, e.data, e.seal
+FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0) LEFT JOIN leftfold_log e ON e.job = j.n
 ORDER BY j.id, e.version;
 
 -- name: append
-INSERT INTO events (job, version, at, format, event, who, actor, request_id, request_hash, data, hash)
-SELECT j.n, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8,
+INSERT INTO leftfold_names (name) SELECT value ->> 4 FROM json_each(:rows) UNION SELECT value ->> 6 FROM json_each(:rows) WHERE true
+ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_events (job, version, at, format, event, who, actor, request_id, request_hash, data, seal)
+SELECT j.n, value ->> 1, value ->> 2, value ->> 3, (SELECT n FROM leftfold_names WHERE name = value ->> 4), value ->> 5,
+       (SELECT n FROM leftfold_names WHERE name = value ->> 6), value ->> 7, value ->> 8,
        value ->> 9, leftfold_from_hex(value ->> 10)
-FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0
+FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
 ORDER BY json_each.key;
 
 -- name: insert
 -- New rows as they are given. One whose key is taken by a live job is not given back.
-INSERT INTO jobs ({columns})
+INSERT INTO leftfold_jobs ({columns})
 SELECT {values} FROM json_each(:rows) WHERE true
 ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
-RETURNING id;
+RETURNING leftfold_text(id);
 
 -- name: project
 -- Rows that follow their log, each from the version that it was decided on.
-UPDATE jobs SET {changes}
+UPDATE leftfold_jobs SET {changes}
 FROM (SELECT value FROM json_each(:rows)) a
-WHERE id = value ->> 1 AND version = value ->> 0
-RETURNING id;
+WHERE id = leftfold_id(value ->> 1) AND version = value ->> 0
+RETURNING leftfold_text(id);
 
 -- name: await_request
 -- There is one writer at a time.
 SELECT 1 WHERE :tenant || :request_id IS NULL;
 
 -- name: recall
-SELECT request_hash, response FROM requests WHERE tenant = :tenant AND request_id = :request_id;
+SELECT request_hash, response FROM leftfold_requests WHERE tenant = :tenant AND request_id = :request_id;
 
 -- name: remember
 -- Nothing comes back if the request was remembered meanwhile.
-INSERT INTO requests (tenant, request_id, request_hash, at, response)
+INSERT INTO leftfold_requests (tenant, request_id, request_hash, at, response)
 VALUES (:tenant, :request_id, :request_hash, :now, :response)
 ON CONFLICT DO NOTHING RETURNING request_id;
 
 -- name: states
-SELECT j.id, j.state FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0;
+SELECT leftfold_text(j.id), j.state FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
 
 -- name: list
 -- Newest first. An argument that is null asks for nothing: the driver leaves its line out, which the planner would not.
-SELECT id, {summary}
-FROM jobs
+SELECT leftfold_text(id), {summary}
+FROM leftfold_jobs
 WHERE true
-  AND (:before IS NULL OR id < :before)
+  AND (:before IS NULL OR id < leftfold_id(:before))
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
   AND (:queue IS NULL OR queue = :queue)
   AND (:kind IS NULL OR kind = :kind)
@@ -183,10 +192,10 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: find
 -- Ids that begin so: two of them mean that the beginning is too short.
-SELECT id FROM jobs WHERE id BETWEEN :low AND :high ORDER BY id LIMIT 2;
+SELECT leftfold_text(id) FROM leftfold_jobs WHERE id BETWEEN leftfold_id(:low) AND leftfold_id(:high) ORDER BY id LIMIT 2;
 
 -- name: counts
-SELECT queue, kind, state, jobs FROM counts WHERE jobs <> 0;
+SELECT queue, kind, state, jobs FROM leftfold_counts WHERE jobs <> 0;
 
 -- name: fold_counts
 -- Never asked: there is one row already.
@@ -194,20 +203,20 @@ SELECT 1;
 
 -- name: queues
 SELECT q.name, p.paused_at, p.paused_by, p.reason
-FROM (SELECT DISTINCT queue AS name FROM counts UNION SELECT name FROM queues) q
-LEFT JOIN queues p ON p.name = q.name;
+FROM (SELECT DISTINCT queue AS name FROM leftfold_counts UNION SELECT name FROM leftfold_queues) q
+LEFT JOIN leftfold_queues p ON p.name = q.name;
 
 -- name: pause
 -- A queue that is paused already stays as it was paused.
-INSERT INTO queues (name, paused_at, paused_by, reason) VALUES (:name, :now, :actor, :reason)
+INSERT INTO leftfold_queues (name, paused_at, paused_by, reason) VALUES (:name, :now, :actor, :reason)
 ON CONFLICT (name) DO UPDATE SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, reason = excluded.reason
 WHERE paused_at IS NULL RETURNING name;
 
 -- name: paused
 -- The paused queues of these jobs.
-SELECT p.name FROM json_each(:rows) JOIN jobs j ON j.id = value ->> 0 JOIN queues p ON p.name = j.queue
+SELECT p.name FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0) JOIN leftfold_queues p ON p.name = j.queue
 WHERE p.paused_at IS NOT NULL;
 
 -- name: unpause
-UPDATE queues SET paused_at = NULL, paused_by = NULL, reason = NULL
+UPDATE leftfold_queues SET paused_at = NULL, paused_by = NULL, reason = NULL
 WHERE name = :name AND paused_at IS NOT NULL RETURNING name;

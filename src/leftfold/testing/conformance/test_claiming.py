@@ -66,7 +66,7 @@ class TestClaim:
         assert job.lease is not None
         assert (job.lease.owner, job.lease.until) == ("worker-1", START + MINUTE)
         assert (record.who, record.actor, record.version) == (Who.WORKER, "worker-1", 2)
-        assert record.event == e.Claimed(owner="worker-1", token=digest(claim.token), lease=MINUTE)
+        assert record.event == e.Claimed(token=digest(claim.token), lease=MINUTE)
 
     def test_the_token_itself_is_on_no_log(self, scene: Scene) -> None:
         scene.enqueued()

@@ -6,7 +6,7 @@ CREATE TYPE {schema}.state AS ENUM (
     -- end
 );
 
--- The truth: one row per event. The hash chains each to the one before it, and the head stands in the job's row.
+-- The truth: one row per event. A hash chains each to the one before it; the last one stands whole in the job's row.
 CREATE TABLE {schema}.events (
     at           bigint   NOT NULL,
     xid          bigint   NOT NULL DEFAULT pg_current_xact_id()::text::bigint,  -- by which a feed knows what it saw
@@ -14,17 +14,18 @@ CREATE TABLE {schema}.events (
     version      integer  NOT NULL CHECK (version > 0),
     format       smallint NOT NULL,
     event        text     NOT NULL,
-    who          text     NOT NULL,
+    -- Empty, not null: without any null a row has no bitmap of them, which is 8 bytes of each event.
+    who          text     NOT NULL DEFAULT '',  -- empty: who usually says this event
     actor        text     NOT NULL,
-    request_id   text,
-    request_hash text,
+    request_id   text     NOT NULL DEFAULT '',
+    request_hash text     NOT NULL DEFAULT '',
     data         text     NOT NULL,
-    hash         bytea    NOT NULL,
+    seal         bytea    NOT NULL,   -- the beginning of its hash
     PRIMARY KEY (job_id, version)
 );
-CREATE UNIQUE INDEX events_request ON {schema}.events (job_id, request_id) WHERE request_id IS NOT NULL;
-CREATE INDEX events_xid ON {schema}.events USING brin (xid);
-CREATE INDEX events_at ON {schema}.events USING brin (at);
+CREATE UNIQUE INDEX events_request ON {schema}.events (job_id, request_id) WHERE request_id <> '';
+CREATE INDEX events_xid ON {schema}.events USING brin (xid) WITH (autosummarize = on, pages_per_range = 32);
+CREATE INDEX events_at ON {schema}.events USING brin (at) WITH (autosummarize = on, pages_per_range = 32);
 
 -- What the log comes to: small, and derived. Payload, wait, result and error stay in their events; `enqueued`,
 -- `wait`, `result` and `error` are the versions to find them at. Only lease end and renewals stand nowhere else.
@@ -35,7 +36,7 @@ CREATE TABLE {schema}.jobs (
     ended_at            bigint,
     due                 bigint,
     until               bigint,           -- the end of the lease, or of the last one
-    lease               bigint   NOT NULL, -- how long a lease is, by the job's policy
+    lease               bigint,           -- how long a lease is, by the job's policy; null: the usual time
     deadline            bigint,           -- of the wait
     cancel_requested_at bigint,
     version             integer  NOT NULL,
@@ -58,6 +59,7 @@ CREATE TABLE {schema}.jobs (
     token               text,              -- the digest; nobody but the owner has the token
     renewed_by          text,              -- the request_id of the last renewal, and what it asked
     renewed_hash        text,
+    frozen_at           bigint,            -- its log or this row cannot be true: nobody touches it until that is settled
     CONSTRAINT token CHECK ((token IS NULL) = (owner IS NULL)),
     -- rendered from the lifecycle: shapes
     CONSTRAINT due_by_state CHECK ((due IS NOT NULL) = (state IN ('queued', 'retrying'))),
@@ -67,12 +69,13 @@ CREATE TABLE {schema}.jobs (
     CONSTRAINT error_by_state CHECK ((error IS NOT NULL) = (state IN ('retrying', 'failed', 'dead_lettered'))),
     CONSTRAINT ended_by_state CHECK ((ended_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled', 'dead_lettered')))
     -- end
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
 -- No index speaks of a column that a renewal or a start changes: those rewrite the row in place (HOT).
-CREATE INDEX jobs_claimable ON {schema}.jobs (queue, priority DESC, due, id) WHERE due IS NOT NULL;
-CREATE INDEX jobs_leased ON {schema}.jobs (token) WHERE token IS NOT NULL;
+CREATE INDEX jobs_claimable ON {schema}.jobs (queue, priority DESC, due, id) WHERE due IS NOT NULL AND frozen_at IS NULL;
+CREATE INDEX jobs_leased ON {schema}.jobs (priority) WHERE token IS NOT NULL;  -- of anything short: all are wanted
 CREATE INDEX jobs_deadline ON {schema}.jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX jobs_frozen ON {schema}.jobs (id) WHERE frozen_at IS NOT NULL;
 CREATE INDEX jobs_error ON {schema}.jobs (id) WHERE error IS NOT NULL;
 CREATE INDEX jobs_wait ON {schema}.jobs (id) WHERE wait IS NOT NULL;
 CREATE INDEX jobs_correlation ON {schema}.jobs (correlation_id) WHERE correlation_id IS NOT NULL;
@@ -103,6 +106,20 @@ CREATE TABLE {schema}.queues (
     reason    text
 );
 
+-- How far each consumer of the feed has come: it has what was committed in `seen`, and of what was committed in
+-- `target` everything up to (at, job_id, version). Order of commit is not order of numbers; a snapshot forgets nothing.
+CREATE TABLE {schema}.feeds (
+    consumer   text COLLATE "C" PRIMARY KEY,
+    rev        bigint      NOT NULL,
+    seen       pg_snapshot NOT NULL,
+    target     pg_snapshot,
+    at         bigint,
+    job_id     uuid,
+    version    integer,
+    started_at bigint      NOT NULL,
+    moved_at   bigint      NOT NULL
+);
+
 -- The only way to change what is written: a transaction that says here who does it, and why.
 CREATE TABLE {schema}.maintenance (
     id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -128,6 +145,8 @@ CREATE TRIGGER jobs_stay BEFORE DELETE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.refuse('a job with a log stays');
 CREATE TRIGGER jobs_stay_all BEFORE TRUNCATE ON {schema}.jobs
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse('a job with a log stays');
+CREATE TRIGGER jobs_keep_their_name BEFORE UPDATE ON {schema}.jobs FOR EACH ROW WHEN (OLD.id <> NEW.id)
+    EXECUTE FUNCTION {schema}.refuse('a job keeps its id');
 CREATE TRIGGER jobs_final BEFORE UPDATE ON {schema}.jobs FOR EACH ROW WHEN (OLD.state IN (
     -- rendered from the lifecycle: final
     'succeeded', 'cancelled'

@@ -1,16 +1,16 @@
--- The store in an SQLite file. Times are microseconds since 1970, UTC.
+-- The store in an SQLite file, which may hold other tables beside ours. Times are microseconds since 1970, UTC.
 
 -- What the log comes to: small, and derived. Payload, wait, result and error stay in their events; `enqueued`,
 -- `wait`, `result` and `error` are the versions to find them at. Only lease end and renewals stand nowhere else.
-CREATE TABLE jobs (
+CREATE TABLE leftfold_jobs (
     n                   INTEGER PRIMARY KEY,  -- by which the events know their job: shorter than its id
-    id                  TEXT    NOT NULL UNIQUE,
+    id                  BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
     created_at          INTEGER NOT NULL,
     updated_at          INTEGER NOT NULL,
     ended_at            INTEGER,
     due                 INTEGER,
     until               INTEGER,          -- the end of the lease, or of the last one
-    lease               INTEGER NOT NULL, -- how long a lease is, by the job's policy
+    lease               INTEGER,          -- how long a lease is, by the job's policy; null: the usual time
     deadline            INTEGER,          -- of the wait
     cancel_requested_at INTEGER,
     version             INTEGER NOT NULL,
@@ -33,6 +33,7 @@ CREATE TABLE jobs (
     token               TEXT,             -- the digest; nobody but the owner has the token
     renewed_by          TEXT,             -- the request_id of the last renewal, and what it asked
     renewed_hash        TEXT,
+    frozen_at           INTEGER,          -- its log or this row cannot be true: nobody touches it until that is settled
     CONSTRAINT token CHECK ((token IS NULL) = (owner IS NULL)),
     CONSTRAINT state CHECK (state IN (
         -- rendered from the lifecycle: states
@@ -49,35 +50,48 @@ CREATE TABLE jobs (
     -- end
 ) STRICT;
 
-CREATE INDEX jobs_claimable ON jobs (queue, priority DESC, due, id) WHERE due IS NOT NULL;
-CREATE INDEX jobs_leased ON jobs (token) WHERE token IS NOT NULL;
-CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
-CREATE INDEX jobs_error ON jobs (id) WHERE error IS NOT NULL;
-CREATE INDEX jobs_wait ON jobs (id) WHERE wait IS NOT NULL;
-CREATE INDEX jobs_correlation ON jobs (correlation_id) WHERE correlation_id IS NOT NULL;
-CREATE UNIQUE INDEX jobs_key ON jobs (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX leftfold_jobs_claimable ON leftfold_jobs (queue, priority DESC, due, id) WHERE due IS NOT NULL AND frozen_at IS NULL;
+CREATE INDEX leftfold_jobs_leased ON leftfold_jobs (until) WHERE token IS NOT NULL;
+CREATE INDEX leftfold_jobs_frozen ON leftfold_jobs (id) WHERE frozen_at IS NOT NULL;
+CREATE INDEX leftfold_jobs_deadline ON leftfold_jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX leftfold_jobs_error ON leftfold_jobs (id) WHERE error IS NOT NULL;
+CREATE INDEX leftfold_jobs_wait ON leftfold_jobs (id) WHERE wait IS NOT NULL;
+CREATE INDEX leftfold_jobs_correlation ON leftfold_jobs (correlation_id) WHERE correlation_id IS NOT NULL;
+CREATE UNIQUE INDEX leftfold_jobs_key ON leftfold_jobs (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL;
 
--- The truth: one row per event, in the order of writing. The hash chains each to the one before it of its job,
--- and the head stands in the job's row.
-CREATE TABLE events (
+-- The truth: one row per event, in the order of writing. A hash chains each to the one before it of its job; the last
+-- one stands whole in the job's row.
+CREATE TABLE leftfold_events (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
-    job          INTEGER NOT NULL REFERENCES jobs (n),
+    job          INTEGER NOT NULL REFERENCES leftfold_jobs (n),
     version      INTEGER NOT NULL CHECK (version > 0),
     at           INTEGER NOT NULL,
     format       INTEGER NOT NULL,
-    event        TEXT    NOT NULL,
-    who          TEXT    NOT NULL,
-    actor        TEXT    NOT NULL,
+    event        INTEGER NOT NULL REFERENCES leftfold_names (n),
+    who          TEXT,             -- null: who usually says this event
+    actor        INTEGER NOT NULL REFERENCES leftfold_names (n),
     request_id   TEXT,
     request_hash TEXT,
     data         TEXT    NOT NULL,
-    hash         BLOB    NOT NULL,
+    seal         BLOB    NOT NULL, -- the beginning of its hash
     UNIQUE (job, version)
 ) STRICT;
-CREATE UNIQUE INDEX events_request ON events (job, request_id) WHERE request_id IS NOT NULL;
+CREATE UNIQUE INDEX leftfold_events_request ON leftfold_events (job, request_id) WHERE request_id IS NOT NULL;
+
+-- What stands on every line of the log, written once: the names of events, and of those who say them.
+CREATE TABLE leftfold_names (
+    n    INTEGER PRIMARY KEY,
+    name TEXT    NOT NULL UNIQUE
+) STRICT;
+
+-- The log as people read it, and our own queries.
+CREATE VIEW leftfold_log AS
+SELECT e.seq, e.job, e.version, e.at, e.format, event.name AS event, e.who, actor.name AS actor, e.request_id,
+       e.request_hash, e.data, e.seal
+FROM leftfold_events e LEFT JOIN leftfold_names event ON event.n = e.event LEFT JOIN leftfold_names actor ON actor.n = e.actor;
 
 -- How many jobs are where. A file has one writer at a time, so nobody waits for these rows.
-CREATE TABLE counts (
+CREATE TABLE leftfold_counts (
     queue TEXT    NOT NULL,
     kind  TEXT    NOT NULL,
     state TEXT    NOT NULL,
@@ -85,20 +99,20 @@ CREATE TABLE counts (
     PRIMARY KEY (queue, kind, state)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER jobs_counted_in AFTER INSERT ON jobs BEGIN
-    INSERT INTO counts VALUES (NEW.queue, NEW.kind, NEW.state, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
+CREATE TRIGGER leftfold_jobs_counted_in AFTER INSERT ON leftfold_jobs BEGIN
+    INSERT INTO leftfold_counts VALUES (NEW.queue, NEW.kind, NEW.state, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
 END;
-CREATE TRIGGER jobs_counted AFTER UPDATE OF queue, kind, state ON jobs
+CREATE TRIGGER leftfold_jobs_counted AFTER UPDATE OF queue, kind, state ON leftfold_jobs
 WHEN OLD.state <> NEW.state OR OLD.queue <> NEW.queue OR OLD.kind <> NEW.kind BEGIN
-    UPDATE counts SET jobs = jobs - 1 WHERE queue = OLD.queue AND kind = OLD.kind AND state = OLD.state;
-    INSERT INTO counts VALUES (NEW.queue, NEW.kind, NEW.state, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
+    UPDATE leftfold_counts SET jobs = jobs - 1 WHERE queue = OLD.queue AND kind = OLD.kind AND state = OLD.state;
+    INSERT INTO leftfold_counts VALUES (NEW.queue, NEW.kind, NEW.state, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
 END;
-CREATE TRIGGER jobs_counted_out AFTER DELETE ON jobs BEGIN
-    UPDATE counts SET jobs = jobs - 1 WHERE queue = OLD.queue AND kind = OLD.kind AND state = OLD.state;
+CREATE TRIGGER leftfold_jobs_counted_out AFTER DELETE ON leftfold_jobs BEGIN
+    UPDATE leftfold_counts SET jobs = jobs - 1 WHERE queue = OLD.queue AND kind = OLD.kind AND state = OLD.state;
 END;
 
 -- What was answered to requests that speak of no one job: enqueue and claim.
-CREATE TABLE requests (
+CREATE TABLE leftfold_requests (
     tenant       TEXT    NOT NULL,
     request_id   TEXT    NOT NULL,
     request_hash TEXT    NOT NULL,
@@ -107,16 +121,25 @@ CREATE TABLE requests (
     PRIMARY KEY (tenant, request_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE queues (
+CREATE TABLE leftfold_queues (
     name      TEXT PRIMARY KEY,
     paused_at INTEGER,
     paused_by TEXT,
     reason    TEXT
 ) STRICT, WITHOUT ROWID;
 
+-- How far each consumer of the feed has come: it has all events up to this one.
+CREATE TABLE leftfold_feeds (
+    consumer   TEXT PRIMARY KEY,
+    rev        INTEGER NOT NULL,
+    seq        INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    moved_at   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The only way to change what is written: a transaction that says here who does it, and why. It is open no longer
 -- than that transaction, which is the only one there can be.
-CREATE TABLE maintenance (
+CREATE TABLE leftfold_maintenance (
     id     INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,
     actor  TEXT    NOT NULL,
@@ -124,37 +147,68 @@ CREATE TABLE maintenance (
     open   INTEGER NOT NULL
 ) STRICT;
 
-CREATE TRIGGER events_stand BEFORE UPDATE ON events WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE open) BEGIN
+CREATE TRIGGER leftfold_events_stand BEFORE UPDATE ON leftfold_events WHEN NOT EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: update of events is refused: what is on the log stands');
 END;
-CREATE TRIGGER events_stay BEFORE DELETE ON events WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE open) BEGIN
+CREATE TRIGGER leftfold_events_stay BEFORE DELETE ON leftfold_events WHEN NOT EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: delete of events is refused: what is on the log stands');
 END;
-CREATE TRIGGER events_are_new BEFORE INSERT ON events  -- INSERT OR REPLACE deletes without asking the trigger above
-WHEN EXISTS (SELECT 1 FROM events WHERE job = NEW.job AND version = NEW.version)
-  OR EXISTS (SELECT 1 FROM events WHERE seq = NEW.seq) BEGIN
+-- INSERT OR REPLACE and UPDATE OR REPLACE delete without asking the triggers above: whatever is unique is asked here.
+CREATE TRIGGER leftfold_events_are_new BEFORE INSERT ON leftfold_events
+WHEN EXISTS (SELECT 1 FROM leftfold_events WHERE job = NEW.job AND version = NEW.version)
+  OR EXISTS (SELECT 1 FROM leftfold_events WHERE job = NEW.job AND request_id = NEW.request_id)
+  OR EXISTS (SELECT 1 FROM leftfold_events WHERE seq = NEW.seq) BEGIN
     SELECT raise(ABORT, 'leftfold: replacement of events is refused: what is on the log stands');
 END;
-CREATE TRIGGER jobs_are_new BEFORE INSERT ON jobs
-WHEN EXISTS (SELECT 1 FROM jobs WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM jobs WHERE n = NEW.n) BEGIN
+CREATE TRIGGER leftfold_names_stand BEFORE UPDATE ON leftfold_names BEGIN
+    SELECT raise(ABORT, 'leftfold: update of names is refused: what is on the log stands');
+END;
+CREATE TRIGGER leftfold_names_stay BEFORE DELETE ON leftfold_names BEGIN
+    SELECT raise(ABORT, 'leftfold: delete of names is refused: what is on the log stands');
+END;
+CREATE TRIGGER leftfold_names_are_new BEFORE INSERT ON leftfold_names
+WHEN EXISTS (SELECT 1 FROM leftfold_names WHERE n = NEW.n) BEGIN
+    SELECT raise(ABORT, 'leftfold: replacement of names is refused: what is on the log stands');
+END;
+CREATE TRIGGER leftfold_jobs_are_new BEFORE INSERT ON leftfold_jobs
+WHEN EXISTS (SELECT 1 FROM leftfold_jobs WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM leftfold_jobs WHERE n = NEW.n) BEGIN
     SELECT raise(ABORT, 'leftfold: replacement of jobs is refused: a job with a log stays');
 END;
-CREATE TRIGGER jobs_keep_their_name BEFORE UPDATE OF n, id ON jobs WHEN OLD.n <> NEW.n OR OLD.id <> NEW.id BEGIN
+CREATE TRIGGER leftfold_jobs_keep_their_keys BEFORE INSERT ON leftfold_jobs
+WHEN NEW.key IS NOT NULL AND NEW.ended_at IS NULL AND EXISTS (
+    SELECT 1 FROM leftfold_jobs
+    WHERE tenant = NEW.tenant AND kind = NEW.kind AND key = NEW.key AND key IS NOT NULL AND ended_at IS NULL) BEGIN
+    SELECT raise(IGNORE);  -- as ON CONFLICT DO NOTHING would
+END;
+CREATE TRIGGER leftfold_jobs_keep_to_their_keys BEFORE UPDATE OF tenant, kind, key, ended_at ON leftfold_jobs
+WHEN NEW.key IS NOT NULL AND NEW.ended_at IS NULL AND EXISTS (
+    SELECT 1 FROM leftfold_jobs
+    WHERE tenant = NEW.tenant AND kind = NEW.kind AND key = NEW.key AND key IS NOT NULL AND ended_at IS NULL
+      AND n <> NEW.n) BEGIN
+    SELECT raise(ABORT, 'leftfold: update of jobs is refused: another live job holds the key');
+END;
+CREATE TRIGGER leftfold_jobs_keep_their_name BEFORE UPDATE OF n, id ON leftfold_jobs WHEN OLD.n <> NEW.n OR OLD.id <> NEW.id BEGIN
     SELECT raise(ABORT, 'leftfold: update of jobs is refused: a job keeps its id');
 END;
-CREATE TRIGGER jobs_stay BEFORE DELETE ON jobs WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE open) BEGIN
+CREATE TRIGGER leftfold_jobs_stay BEFORE DELETE ON leftfold_jobs WHEN NOT EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: delete of jobs is refused: a job with a log stays');
 END;
-CREATE TRIGGER jobs_final BEFORE UPDATE ON jobs WHEN OLD.state IN (
+CREATE TRIGGER leftfold_jobs_final BEFORE UPDATE ON leftfold_jobs WHEN OLD.state IN (
     -- rendered from the lifecycle: final
     'succeeded', 'cancelled'
     -- end
-) AND NOT EXISTS (SELECT 1 FROM maintenance WHERE open) BEGIN
+) AND NOT EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: update of jobs is refused: a final job never changes');
 END;
-CREATE TRIGGER maintenance_stands BEFORE UPDATE ON maintenance WHEN NOT OLD.open BEGIN
+-- Who forgets to close it hears so: nothing is appended to the log meanwhile.
+CREATE INDEX leftfold_maintenance_open ON leftfold_maintenance (open) WHERE open;
+CREATE TRIGGER leftfold_maintenance_ends BEFORE INSERT ON leftfold_events
+WHEN EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
+    SELECT raise(ABORT, 'leftfold: insert of events is refused: a maintenance is open: set open = 0 to end it');
+END;
+CREATE TRIGGER leftfold_maintenance_stands BEFORE UPDATE ON leftfold_maintenance WHEN NOT OLD.open BEGIN
     SELECT raise(ABORT, 'leftfold: update of maintenance is refused: what was done stands');
 END;
-CREATE TRIGGER maintenance_stays BEFORE DELETE ON maintenance BEGIN
+CREATE TRIGGER leftfold_maintenance_stays BEFORE DELETE ON leftfold_maintenance BEGIN
     SELECT raise(ABORT, 'leftfold: delete of maintenance is refused: what was done stands');
 END;
