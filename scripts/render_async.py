@@ -9,7 +9,9 @@ NOTE = "# Rendered from leftfold/engine by `make render`: change that one.\n"
 
 #: These do no I/O, and stay as they are.
 PLAIN = "__init__|_only"
-AWAITED = "_write|_read|_own|_tell|_create|_many|enqueue_many|close|store.run|store.run_within|store.close"
+AWAITED = (
+    "_write|_read|_own|_tell|_create|_many|enqueue_many|feed|acknowledge|close|store.run|store.run_within|store.close"
+)
 
 
 def render(text: str) -> str:
@@ -18,7 +20,7 @@ def render(text: str) -> str:
     text = text.replace("def __enter__", "def __aenter__").replace("def __exit__", "def __aexit__")
     text = re.sub(rf"\bself\.({AWAITED})\(", r"await self.\1(", text)
     text = text.replace("leftfold.engine", "leftfold.aengine").replace("class Engine", "class AsyncEngine")
-    return NOTE + re.sub(r"\bSession\b", "AsyncSession", text)
+    return NOTE + re.sub(r"\b(Session|Iterator)\b", r"Async\1", text)
 
 
 def rendered() -> dict[Path, str]:

@@ -10,6 +10,7 @@ from leftfold.core.retry import Allowance, Backoff, Policy
 from leftfold.core.values import Failure
 from leftfold.engine import Engine
 from leftfold.opening import aopen, migrate, open  # noqa: A004 - leftfold.open reads as it should
+from leftfold.store.feed import Consumer, FeedPage
 from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary
 
 __all__ = [
@@ -18,9 +19,11 @@ __all__ = [
     "AsyncEngine",
     "Backoff",
     "Claim",
+    "Consumer",
     "Count",
     "Engine",
     "Failure",
+    "FeedPage",
     "Job",
     "NewJob",
     "Page",

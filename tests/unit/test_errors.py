@@ -20,6 +20,7 @@ CODES: Final = {
     "JobExistsError": "job_exists",
     "KeyTakenError": "key_taken",
     "QueuePausedError": "queue_paused",
+    "FeedConflictError": "feed_conflict",
     "JobFrozenError": "job_frozen",
     "IllegalTransitionError": "illegal_transition",
     "JobEndedError": "job_ended",

@@ -1,11 +1,12 @@
 # Rendered from leftfold/engine by `make render`: change that one.
 """The engine for asyncio: `leftfold.engine` with `await`. See there."""
 
+from leftfold.aengine.feeding import Feeding
 from leftfold.aengine.making import Making
 from leftfold.aengine.owning import Owning
 from leftfold.aengine.reading import Reading
 from leftfold.aengine.telling import Telling
 
 
-class AsyncEngine(Making, Owning, Telling, Reading):
+class AsyncEngine(Making, Owning, Telling, Reading, Feeding):
     """A store, opened: see `leftfold.open`."""

@@ -21,7 +21,8 @@ LeftfoldError
 │   ├── LeaseConflictError    the caller does not hold the lease
 │   ├── RevisionConflictError
 │   ├── RequestReusedError
-│   └── SignalConflictError
+│   ├── SignalConflictError
+│   └── FeedConflictError     somebody else reads for the same consumer
 ├── CorruptLogError           a log that no sequence of commands can have written
 │   └── BrokenChainError
 └── StoreError                the database, not the job
@@ -167,6 +168,12 @@ class SignalConflictError(RefusedError):
     """The key was answered otherwise before, or the job waits for another key."""
 
     code = "signal_conflict"
+
+
+class FeedConflictError(RefusedError):
+    """The consumer has gone on since the page was read. Read again: what is new comes then."""
+
+    code = "feed_conflict"
 
 
 class CorruptLogError(LeftfoldError):

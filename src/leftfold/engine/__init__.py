@@ -5,11 +5,12 @@ transaction. A command that may not happen raises and leaves no trace. The `_man
 statements; there, each job has an outcome of its own: a receipt, or the error that a single call would have raised.
 """
 
+from leftfold.engine.feeding import Feeding
 from leftfold.engine.making import Making
 from leftfold.engine.owning import Owning
 from leftfold.engine.reading import Reading
 from leftfold.engine.telling import Telling
 
 
-class Engine(Making, Owning, Telling, Reading):
+class Engine(Making, Owning, Telling, Reading, Feeding):
     """A store, opened: see `leftfold.open`."""

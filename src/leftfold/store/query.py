@@ -21,6 +21,9 @@ Value = None | int | str | bytes | bool
 Columns = tuple[Any, ...]
 
 
+Arguments = Mapping[str, Value | Sequence[str]]
+
+
 class Query(NamedTuple):
     """A query by its name in `queries.sql`, with its arguments.
 
@@ -28,7 +31,7 @@ class Query(NamedTuple):
     """
 
     name: str
-    arguments: Mapping[str, Value | Sequence[str]] = {}
+    arguments: Arguments = {}
     columns: tuple[str, ...] = ()
     rows: Sequence[Sequence[Value]] = ()
 

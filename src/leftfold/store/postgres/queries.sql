@@ -325,3 +325,63 @@ WHERE j.id = ANY (:id::uuid[]) AND p.paused_at IS NOT NULL;
 -- name: unpause
 UPDATE {schema}.queues SET paused_at = NULL, paused_by = NULL, reason = NULL
 WHERE name = :name AND paused_at IS NOT NULL RETURNING name;
+
+-- name: feed_cursor
+-- Where a consumer stands, and what is committed by now.
+SELECT coalesce(f.rev, 0), coalesce(f.seen::text, '1:1:'), f.target::text, pg_current_snapshot()::text, f.at,
+       f.job_id::text, f.version, true
+FROM (SELECT :limit::bigint) one LEFT JOIN {schema}.feeds f ON f.consumer = :consumer;
+
+-- name: feed_stretch
+-- A look at so many of the new events, in the order of the table: about that of time.
+SELECT count(*), max(at) FROM (
+    (SELECT at FROM {schema}.events WHERE xid >= :from AND xid < :to AND at >= :at LIMIT :rows)
+    UNION ALL
+    (SELECT at FROM {schema}.events WHERE xid = ANY (:missed::bigint[]) AND at >= :at LIMIT :rows)
+) e;
+
+-- name: feed_page
+-- What the target shows and the consumer has not seen. UNION ALL, for an OR would read the whole table.
+SELECT e.job_id::text, e.version, e.at, e.format, e.event, nullif(e.who, ''), e.actor, nullif(e.request_id, ''),
+       nullif(e.request_hash, ''), e.data
+FROM (
+    SELECT * FROM {schema}.events WHERE xid >= :from AND xid < :to AND at >= :at
+    UNION ALL
+    SELECT * FROM {schema}.events WHERE xid = ANY (:missed::bigint[]) AND xid < :to AND at >= :at
+) e
+WHERE (e.xid < :low OR e.xid <> ALL (:open::bigint[]))
+  AND (e.at, e.job_id, e.version) > (:at, :job_id::uuid, :version)
+  AND (:until::bigint IS NULL OR e.at <= :until::bigint)
+ORDER BY e.at, e.job_id, e.version LIMIT :limit;
+
+-- name: feed_begin
+INSERT INTO {schema}.feeds (consumer, rev, seen, started_at, moved_at)
+SELECT :consumer, 1, :seen::pg_snapshot, now, now FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS now) c
+ON CONFLICT DO NOTHING RETURNING consumer;
+
+-- name: feed_move
+-- Nothing comes back if somebody else moved it meanwhile.
+UPDATE {schema}.feeds
+SET rev = rev + 1, seen = :seen::pg_snapshot, target = :target::pg_snapshot, at = :at, job_id = :job_id::uuid,
+    version = :version, moved_at = coalesce(:now::bigint, {schema}.clock())
+WHERE consumer = :consumer AND rev = :rev RETURNING consumer;
+
+-- name: feed_forget
+DELETE FROM {schema}.feeds WHERE consumer = :consumer RETURNING consumer;
+
+-- name: feeds
+SELECT f.consumer, f.started_at, f.moved_at, count(e.at), min(e.at)
+FROM {schema}.feeds f
+LEFT JOIN LATERAL (
+    SELECT n.at FROM (
+        SELECT at, job_id, version, xid FROM {schema}.events WHERE xid >= pg_snapshot_xmax(f.seen)::text::bigint
+        UNION ALL
+        SELECT at, job_id, version, xid FROM {schema}.events
+        WHERE xid = ANY (ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(f.seen) x))
+    ) n
+    WHERE f.target IS NULL
+       OR (n.at, n.job_id, n.version) > (f.at, f.job_id, f.version)
+       OR NOT pg_visible_in_snapshot(n.xid::text::xid8, f.target)
+    LIMIT :most
+) e ON true
+GROUP BY f.consumer, f.started_at, f.moved_at;

@@ -220,3 +220,45 @@ WHERE p.paused_at IS NOT NULL;
 -- name: unpause
 UPDATE leftfold_queues SET paused_at = NULL, paused_by = NULL, reason = NULL
 WHERE name = :name AND paused_at IS NOT NULL RETURNING name;
+
+-- name: feed_cursor
+-- Where a consumer stands, and what is committed by now, but no more than one page behind that. A row number is a
+-- snapshot as well: all below it are seen.
+SELECT coalesce(f.rev, 0), coalesce(f.seen, '1:1:'), f.target,
+       printf('%d:%d:', min(last.n, coalesce(CAST(f.seen AS INTEGER), 1) + :limit),
+              min(last.n, coalesce(CAST(f.seen AS INTEGER), 1) + :limit)),
+       f.at, f.job_id, f.version, last.n <= coalesce(CAST(f.seen AS INTEGER), 1) + :limit
+FROM (SELECT coalesce(max(seq), 0) + 1 AS n FROM leftfold_events) last
+LEFT JOIN leftfold_feeds f ON f.consumer = :consumer;
+
+-- name: feed_stretch
+-- A page is short enough.
+SELECT 0, NULL WHERE :from + :to + :at + :rows + json_array_length(:missed) IS NOT NULL;
+
+-- name: feed_page
+-- What the target shows and the consumer has not seen.
+SELECT leftfold_text(j.id), e.version, e.at, e.format, e.event, e.who, e.actor, e.request_id, e.request_hash, e.data
+FROM leftfold_log e JOIN leftfold_jobs j ON j.n = e.job
+WHERE e.seq >= :from AND e.seq < :to AND e.at >= :at AND json_array_length(:missed) + json_array_length(:open) = 0
+  AND (e.at, j.id, e.version) > (:at, leftfold_id(:job_id), :version) AND e.seq < :low
+  AND (:until IS NULL OR e.at <= :until)
+ORDER BY e.at, j.id, e.version LIMIT :limit;
+
+-- name: feed_begin
+INSERT INTO leftfold_feeds (consumer, rev, seen, started_at, moved_at) VALUES (:consumer, 1, :seen, :now, :now)
+ON CONFLICT DO NOTHING RETURNING consumer;
+
+-- name: feed_move
+-- Nothing comes back if somebody else moved it meanwhile.
+UPDATE leftfold_feeds
+SET rev = rev + 1, seen = :seen, target = :target, at = :at, job_id = :job_id, version = :version, moved_at = :now
+WHERE consumer = :consumer AND rev = :rev RETURNING consumer;
+
+-- name: feed_forget
+DELETE FROM leftfold_feeds WHERE consumer = :consumer RETURNING consumer;
+
+-- name: feeds
+SELECT f.consumer, f.started_at, f.moved_at,
+       (SELECT count(*) FROM (SELECT 1 FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) LIMIT :most)),
+       (SELECT e.at FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) ORDER BY e.seq LIMIT 1)
+FROM leftfold_feeds f;

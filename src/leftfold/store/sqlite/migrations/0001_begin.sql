@@ -128,11 +128,15 @@ CREATE TABLE leftfold_queues (
     reason    TEXT
 ) STRICT, WITHOUT ROWID;
 
--- How far each consumer of the feed has come: it has all events up to this one.
+-- How far each consumer of the feed has come: it has all events whose number is smaller than that in `seen`.
 CREATE TABLE leftfold_feeds (
     consumer   TEXT PRIMARY KEY,
     rev        INTEGER NOT NULL,
-    seq        INTEGER NOT NULL,
+    seen       TEXT    NOT NULL,
+    target     TEXT,
+    at         INTEGER,
+    job_id     TEXT,
+    version    INTEGER,
     started_at INTEGER NOT NULL,
     moved_at   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,143 @@
+"""The feed: every committed event, at least once, in order per job, to any number of consumers.
+
+Events become visible in the order of commits, which is not the order of any number that they carry. So a consumer's
+place is a snapshot: the set of transactions that it has seen. What is new is what a later snapshot, the target, shows
+and the first one did not; it is given in the order of (at, job, version), and `at` never falls within a job. A job's
+next event is committed behind the one before it, so no snapshot shows the second without the first.
+
+A file has one writer at a time: there the snapshot is a row number.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from leftfold.core.errors import FeedConflictError, StoreError
+from leftfold.core.frozen import Frozen
+from leftfold.core.record import Record
+from leftfold.store.query import Arguments, Query, Steps
+from leftfold.store.rows import record_of
+
+#: How many events are looked at in one go by a consumer that is far behind.
+WINDOW: Final = 20_000
+#: Past it, what is behind is no longer counted.
+BEHIND_MAX: Final = 100_000
+#: Nothing was seen.
+NOTHING: Final = "1:1:"
+_FIRST: Final = (0, "00000000-0000-0000-0000-000000000000", 0)
+_LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+
+class Snapshot(NamedTuple):
+    """Which transactions are seen: all below `low`, and those below `high` that are not in `open`."""
+
+    low: int
+    high: int
+    open: tuple[str, ...]  # numbers as text, as arrays go
+
+    @classmethod
+    def of(cls, text: str) -> "Snapshot":
+        """Read it as PostgreSQL writes it."""
+        low, high, still_open = text.split(":")
+        return cls(int(low), int(high), tuple(each for each in still_open.split(",") if each))
+
+
+class FeedPage(Frozen):
+    """Some events that a consumer has not acknowledged, oldest first; none if there are none.
+
+    `caught_up` is true if there was nothing behind them when they were read. The rest says where the consumer stands.
+    """
+
+    consumer: str
+    records: tuple[Record, ...]
+    caught_up: bool
+    rev: int
+    seen: str
+    target: str
+    complete: bool
+
+
+class Consumer(Frozen):
+    """A consumer of the feed, and how far behind it is: `behind` counts to 100,000, `oldest_at` is the next event's."""
+
+    name: str
+    started_at: int
+    moved_at: int
+    behind: int
+    oldest_at: int | None
+
+
+def read(consumer: str, limit: int) -> Steps[FeedPage]:
+    """Give the next events. Nothing is written: the same come again until they are acknowledged."""
+    cursor: Arguments = {"consumer": consumer, "limit": limit}
+    ((rev, seen, target, current, at, job_id, version, is_all),) = yield Query("feed_cursor", cursor)
+    newest, target = target is None and is_all, target or current
+    if Snapshot.of(seen).high > Snapshot.of(current).high:
+        raise StoreError(
+            f"{consumer!r} has seen what this database has not done yet: it was restored from elsewhere, and numbers "
+            "its transactions anew; forget the consumer, and let it start again"
+        )
+    records: list[Record] = []
+    after = _FIRST if at is None else (at, job_id, version)
+    while True:
+        # One more than asked for: it tells whether the page is the last one.
+        rows, until = yield from _slice(Snapshot.of(seen), Snapshot.of(target), after, limit + 1 - len(records))
+        records += (record_of(row[0], row[1:]) for row in rows)
+        if until is None or len(records) > limit:
+            break
+        after = (until, _LAST_ID, 2**31 - 1)
+    complete = len(records) <= limit
+    return FeedPage(
+        consumer=consumer, records=tuple(records[:limit]), caught_up=complete and newest, rev=rev, seen=seen,
+        target=target, complete=complete,
+    )  # fmt: skip
+
+
+def _slice(
+    seen: Snapshot, target: Snapshot, after: tuple[int, str, int], limit: int
+) -> Steps[tuple[Sequence[Sequence[Any]], int | None]]:
+    """Give the next events of a stretch of time that is short enough to be sorted, and where it ends, if it does."""
+    at, job_id, version = after
+    window: Arguments = {"from": seen.high, "missed": seen.open, "to": target.high, "at": at}
+    ((found, until),) = yield Query("feed_stretch", {**window, "rows": WINDOW})
+    until = until if found >= WINDOW else None
+    shown: Arguments = {"low": target.low, "open": target.open}
+    keyset: Arguments = {"job_id": job_id, "version": version, "until": until, "limit": limit}
+    return (yield Query("feed_page", {**window, **shown, **keyset})), until
+
+
+def begin_now(consumer: str) -> Steps[None]:
+    """Make a consumer known, if it is not: it will get what comes from now on."""
+    ((rev, _, _, current, *_),) = yield Query("feed_cursor", {"consumer": consumer, "limit": 2**62})
+    if rev == 0:
+        yield Query("feed_begin", {"consumer": consumer, "seen": current})
+
+
+def acknowledge(page: FeedPage) -> Steps[None]:
+    """Let the consumer go on behind a page."""
+    if page.rev == 0:
+        yield Query("feed_begin", {"consumer": page.consumer, "seen": NOTHING})
+    last = None if page.complete else page.records[-1]
+    place: Arguments = {
+        "seen": page.target if page.complete else page.seen,
+        "target": page.target if last else None,
+        "at": last.at if last else None,
+        "job_id": last.job_id if last else None,
+        "version": last.version if last else None,
+    }
+    moved = yield Query("feed_move", {"consumer": page.consumer, "rev": max(page.rev, 1), **place})
+    if not moved:
+        raise FeedConflictError(f"{page.consumer!r} has gone on since this page was read: somebody else reads for it")
+
+
+def forget(consumer: str) -> Steps[bool]:
+    """Forget a consumer, and tell whether there was one."""
+    return bool((yield Query("feed_forget", {"consumer": consumer})))
+
+
+def consumers() -> Steps[list[Consumer]]:
+    """Give every consumer, and how far behind it is."""
+    rows = yield Query("feeds", {"most": BEHIND_MAX})
+    return [
+        Consumer(name=name, started_at=started_at, moved_at=moved_at, behind=behind, oldest_at=oldest_at)
+        for name, started_at, moved_at, behind, oldest_at in sorted(rows)
+    ]
