@@ -10,8 +10,10 @@ from leftfold.core.retry import Allowance, Backoff, Policy
 from leftfold.core.values import Failure
 from leftfold.engine import Engine
 from leftfold.opening import aopen, migrate, open  # noqa: A004 - leftfold.open reads as it should
+from leftfold.store.audit import Finding
+from leftfold.store.export import Imported
 from leftfold.store.feed import Consumer, FeedPage
-from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary
+from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary, Verdict
 
 __all__ = [
     "Actor",
@@ -24,6 +26,8 @@ __all__ = [
     "Engine",
     "Failure",
     "FeedPage",
+    "Finding",
+    "Imported",
     "Job",
     "NewJob",
     "Page",
@@ -32,6 +36,7 @@ __all__ = [
     "Receipt",
     "Record",
     "Summary",
+    "Verdict",
     "aopen",
     "errors",
     "migrate",

@@ -20,7 +20,11 @@ class Feeding(Running):
     """Reading the feed."""
 
     async def feed(
-        self, consumer: str, *, limit: int = PAGE, start: Literal["beginning", "now"] = "beginning"
+        self,
+        consumer: str,
+        *,
+        limit: int = PAGE,
+        start: Literal["beginning", "now"] = "beginning",
     ) -> FeedPage:
         """Give the next events that a consumer has not acknowledged: oldest first, per job in order.
 

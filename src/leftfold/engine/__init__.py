@@ -8,9 +8,10 @@ statements; there, each job has an outcome of its own: a receipt, or the error t
 from leftfold.engine.feeding import Feeding
 from leftfold.engine.making import Making
 from leftfold.engine.owning import Owning
+from leftfold.engine.proving import Proving
 from leftfold.engine.reading import Reading
 from leftfold.engine.telling import Telling
 
 
-class Engine(Making, Owning, Telling, Reading, Feeding):
+class Engine(Making, Owning, Telling, Reading, Feeding, Proving):
     """A store, opened: see `leftfold.open`."""

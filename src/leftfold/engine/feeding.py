@@ -18,7 +18,13 @@ PAGE_MAX: int = 10_000
 class Feeding(Running):
     """Reading the feed."""
 
-    def feed(self, consumer: str, *, limit: int = PAGE, start: Literal["beginning", "now"] = "beginning") -> FeedPage:
+    def feed(
+        self,
+        consumer: str,
+        *,
+        limit: int = PAGE,
+        start: Literal["beginning", "now"] = "beginning",
+    ) -> FeedPage:
         """Give the next events that a consumer has not acknowledged: oldest first, per job in order.
 
         The same ones come again until `acknowledge`. A new consumer gets everything, or what comes from `now` on.

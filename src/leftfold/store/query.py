@@ -7,6 +7,7 @@ and tests stop it before or after any statement.
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from leftfold.core import events as e
@@ -31,7 +32,7 @@ class Query(NamedTuple):
     """
 
     name: str
-    arguments: Arguments = {}
+    arguments: Arguments = MappingProxyType({})
     columns: tuple[str, ...] = ()
     rows: Sequence[Sequence[Value]] = ()
 
@@ -79,6 +80,7 @@ NAMES: Final[Mapping[str, str]] = {
     "claimed": f"'{TARGETS[e.Claimed]}'",
     "usual_lease": str(DEFAULT_POLICY.lease),
     "columns": ", ".join(COLUMNS),
+    "row": ", ".join(f"p.{column}" for column in COLUMNS[1:]),  # behind the id
     "summary": ", ".join(SUMMARY),
 }
 

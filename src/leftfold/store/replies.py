@@ -9,6 +9,7 @@ from leftfold.core.frozen import Frozen
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.retry import Policy
 from leftfold.core.values import Spec
+from leftfold.store.audit import Finding
 
 
 class Receipt(Frozen):
@@ -93,6 +94,24 @@ class Count(Frozen):
     kind: str
     state: State
     jobs: int
+
+
+class Verdict(Frozen):
+    """What a check of the store gave: how much was looked at, what cannot be so, and which jobs it froze for that.
+
+    `total` counts the findings; no more than the first thousand are kept.
+    """
+
+    jobs: int
+    events: int
+    findings: tuple[Finding, ...]
+    total: int
+    frozen: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether nothing was found."""
+        return self.total == 0
 
 
 class Queue(Frozen):

@@ -7,9 +7,10 @@
 
 -- name: enqueue
 -- A job whose key is taken by a live one is not given back.
-WITH asked AS MATERIALIZED (
-    SELECT a.*, coalesce(:now::bigint, {schema}.clock()) AS at
-    FROM unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[], :key::text[],
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
+asked AS MATERIALIZED (
+    SELECT a.*, clock.at
+    FROM clock, unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[], :key::text[],
                 :correlation_id::text[], :due::bigint[], :delay::bigint[], :lease::bigint[], :rest::text[],
                 :request_hash::text[])
          AS a (id, tenant, kind, queue, priority, key, correlation_id, due, delay, lease, rest, request_hash)
@@ -385,3 +386,75 @@ LEFT JOIN LATERAL (
     LIMIT :most
 ) e ON true
 GROUP BY f.consumer, f.started_at, f.moved_at;
+
+-- name: audit
+-- Jobs in the order of ids, each with its row, if it has one, and its log, as both stood at one moment.
+WITH page AS MATERIALIZED (
+    SELECT * FROM {schema}.jobs
+    WHERE true
+      AND (:after::uuid IS NULL OR id > :after::uuid)
+      AND (:ids::uuid[] IS NULL OR id = ANY (:ids::uuid[]))
+      AND (:since::bigint IS NULL OR updated_at >= :since)
+      AND (:states::{schema}.state[] IS NULL OR state = ANY (:states::{schema}.state[]))
+      AND (:queue::text IS NULL OR queue = :queue)
+      AND (:kind::text IS NULL OR kind = :kind)
+      AND (:tenant::text IS NULL OR tenant = :tenant)
+    ORDER BY id LIMIT :limit
+),
+named (id) AS (
+    SELECT id FROM page
+    UNION
+    SELECT id FROM unnest(:ids::uuid[]) AS a (id) WHERE :after::uuid IS NULL  -- these may have no row any more
+      AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = a.id)
+)
+SELECT n.id::text, {row}, p.frozen_at, e.version, e.at, e.format, e.event, nullif(e.who, ''), e.actor,
+       nullif(e.request_id, ''), nullif(e.request_hash, ''), e.data, e.seal
+FROM named n LEFT JOIN page p ON p.id = n.id LEFT JOIN {schema}.events e ON e.job_id = n.id
+ORDER BY n.id, e.version;
+
+-- name: audit_counts
+SELECT coalesce(c.queue, j.queue), coalesce(c.kind, j.kind), coalesce(c.state, j.state), coalesce(c.jobs, 0)::bigint,
+       coalesce(j.jobs, 0)
+FROM (SELECT queue, kind, state, sum(jobs) AS jobs FROM {schema}.counts GROUP BY queue, kind, state) c
+FULL JOIN (SELECT queue, kind, state, count(*) AS jobs FROM {schema}.jobs GROUP BY queue, kind, state) j
+    ON j.queue = c.queue AND j.kind = c.kind AND j.state = c.state
+WHERE coalesce(c.jobs, 0) <> coalesce(j.jobs, 0);
+
+-- name: audit_keys
+SELECT tenant, kind, key, count(*) FROM {schema}.jobs WHERE key IS NOT NULL AND ended_at IS NULL
+GROUP BY tenant, kind, key HAVING count(*) > 1;
+
+-- name: audit_orphans
+SELECT e.job_id::text, count(*) FROM {schema}.events e
+WHERE NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = e.job_id)
+GROUP BY e.job_id ORDER BY e.job_id LIMIT :limit;
+
+-- name: begin_maintenance
+INSERT INTO {schema}.maintenance (at, actor, reason) VALUES (coalesce(:now::bigint, {schema}.clock()), :actor, :reason);
+
+-- name: end_maintenance
+-- It ends with its transaction.
+SELECT 1;
+
+-- name: freeze
+UPDATE {schema}.jobs SET frozen_at = coalesce(:now::bigint, {schema}.clock()) WHERE id = ANY (:id::uuid[]);
+
+-- name: restore
+-- Rows as their logs say, those that were lost too. The counters are counted anew behind that.
+WITH asked AS MATERIALIZED (SELECT a.* FROM unnest({arrays}) AS a ({columns})),
+moved AS (UPDATE {schema}.jobs j SET {changes}, frozen_at = NULL FROM asked a WHERE j.id = a.id RETURNING j.id)
+INSERT INTO {schema}.jobs ({columns}) SELECT {columns} FROM asked a WHERE NOT EXISTS (
+    SELECT FROM {schema}.jobs j WHERE j.id = a.id);
+
+-- name: recount
+-- The difference, seen at one moment: what others append meanwhile is right by itself.
+INSERT INTO {schema}.counts
+SELECT coalesce(c.queue, j.queue), coalesce(c.kind, j.kind), coalesce(c.state, j.state),
+       coalesce(j.jobs, 0) - coalesce(c.jobs, 0)
+FROM (SELECT queue, kind, state, sum(jobs) AS jobs FROM {schema}.counts GROUP BY queue, kind, state) c
+FULL JOIN (SELECT queue, kind, state, count(*) AS jobs FROM {schema}.jobs GROUP BY queue, kind, state) j
+    ON j.queue = c.queue AND j.kind = c.kind AND j.state = c.state
+WHERE coalesce(c.jobs, 0) <> coalesce(j.jobs, 0);
+
+-- name: heads
+SELECT id::text, head FROM {schema}.jobs WHERE id = ANY (:id::uuid[]);

@@ -31,6 +31,9 @@ CONNECT_SECONDS: Final = 10
 #: Batches longer than this are planned anew each time: a plan made for ten rows is a bad one for a thousand.
 PLAN_ANEW_ABOVE: Final = 20
 
+#: Their plan hangs on what is asked.
+_VARIED: Final = frozenset({"list", "audit", "feed_stretch", "feed_page"})
+
 _TYPES: Final = {"id": "uuid", "head": "bytea", "state": "{schema}.state", "priority": "smallint"}
 _TEXTS: Final = frozenset(
     {"tenant", "kind", "queue", "key", "correlation_id", "owner", "token", "renewed_by", "renewed_hash"}
@@ -97,7 +100,7 @@ def arguments(query: Query, now: int | None) -> Mapping[str, Any]:
 
 def plan(query: Query) -> bool | None:
     """Tell psycopg whether to prepare the statement: None leaves it to the number of times."""
-    return False if len(query.rows) > PLAN_ANEW_ABOVE or query.name == "list" else None
+    return False if len(query.rows) > PLAN_ANEW_ABOVE or query.name in _VARIED else None
 
 
 #: The transaction did not happen, and may well the next time.

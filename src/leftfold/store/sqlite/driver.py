@@ -67,6 +67,7 @@ def _item(place: int, column: str) -> str:
 _NAMES: Final = {
     **NAMES,
     "values": ", ".join(_item(place, column) for place, column in enumerate(COLUMNS)),
+    "restored": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS)),
     "changes": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS, start=1)),
 }
 

@@ -262,3 +262,63 @@ SELECT f.consumer, f.started_at, f.moved_at,
        (SELECT count(*) FROM (SELECT 1 FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) LIMIT :most)),
        (SELECT e.at FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) ORDER BY e.seq LIMIT 1)
 FROM leftfold_feeds f;
+
+-- name: audit
+-- Jobs in the order of ids, each with its row and its log, as both stood at one moment.
+WITH page AS (
+    SELECT * FROM leftfold_jobs
+    WHERE true
+      AND (:after IS NULL OR id > leftfold_id(:after))
+      AND (:ids IS NULL OR id IN (SELECT leftfold_id(value) FROM json_each(:ids)))
+      AND (:since IS NULL OR updated_at >= :since)
+      AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+      AND (:queue IS NULL OR queue = :queue)
+      AND (:kind IS NULL OR kind = :kind)
+      AND (:tenant IS NULL OR tenant = :tenant)
+    ORDER BY id LIMIT :limit
+)
+SELECT leftfold_text(p.id), {row}, p.frozen_at, e.version, e.at, e.format, e.event, e.who, e.actor, e.request_id,
+       e.request_hash, e.data, e.seal
+FROM page p LEFT JOIN leftfold_log e ON e.job = p.n
+ORDER BY p.id, e.version;
+
+-- name: audit_counts
+WITH there AS (SELECT queue, kind, state, count(*) AS jobs FROM leftfold_jobs GROUP BY queue, kind, state)
+SELECT c.queue, c.kind, c.state, c.jobs, coalesce(t.jobs, 0) FROM leftfold_counts c
+LEFT JOIN there t ON t.queue = c.queue AND t.kind = c.kind AND t.state = c.state
+WHERE c.jobs <> coalesce(t.jobs, 0)
+UNION ALL
+SELECT t.queue, t.kind, t.state, 0, t.jobs FROM there t
+WHERE NOT EXISTS (SELECT 1 FROM leftfold_counts c WHERE c.queue = t.queue AND c.kind = t.kind AND c.state = t.state);
+
+-- name: audit_keys
+SELECT tenant, kind, key, count(*) FROM leftfold_jobs WHERE key IS NOT NULL AND ended_at IS NULL
+GROUP BY tenant, kind, key HAVING count(*) > 1;
+
+-- name: audit_orphans
+-- The id is lost with the row; its number is not.
+SELECT 'number ' || e.job, count(*) FROM leftfold_events e
+WHERE NOT EXISTS (SELECT 1 FROM leftfold_jobs j WHERE j.n = e.job)
+GROUP BY e.job ORDER BY e.job LIMIT :limit;
+
+-- name: begin_maintenance
+INSERT INTO leftfold_maintenance (at, actor, reason, open) VALUES (:now, :actor, :reason, 1);
+
+-- name: end_maintenance
+UPDATE leftfold_maintenance SET open = 0 WHERE open;
+
+-- name: freeze
+UPDATE leftfold_jobs SET frozen_at = :now WHERE id IN (SELECT leftfold_id(value ->> 0) FROM json_each(:rows));
+
+-- name: restore
+-- Rows as their logs say. The counters follow by themselves, or are counted anew behind that.
+UPDATE leftfold_jobs SET {restored}, frozen_at = NULL
+FROM (SELECT value FROM json_each(:rows)) a
+WHERE id = leftfold_id(value ->> 0);
+
+-- name: recount
+DELETE FROM leftfold_counts;
+INSERT INTO leftfold_counts SELECT queue, kind, state, count(*) FROM leftfold_jobs GROUP BY queue, kind, state;
+
+-- name: heads
+SELECT leftfold_text(j.id), j.head FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);

@@ -1,0 +1,195 @@
+"""Whole jobs as lines of JSON, to be kept, moved and checked without a store.
+
+The first line says what this is, then one line per job: its log exactly as it is stored, the hash that the log ends
+with, and what only its row knew. The last line counts them and carries the hash of all lines before it, so that a file
+that was cut short or edited says so.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from leftfold.core.errors import CorruptLogError, ValidationError
+from leftfold.core.frozen import Frozen
+from leftfold.store.audit import Examined, Finding, Kept, What, examine, rebuilt
+from leftfold.store.ops import EVENT_COLUMNS
+from leftfold.store.query import Query, Steps, ids
+from leftfold.store.rows import COLUMNS, Row
+
+FORMAT: Final = 1
+#: What stands in a row and on no log.
+BESIDE: Final = ("until", "renewals", "renewed_by", "renewed_hash")
+_FIELDS: Final = EVENT_COLUMNS[1:]
+
+
+class Head(Frozen, tag="leftfold export", tag_field="is"):
+    """The first line."""
+
+    format: int
+    at: int
+
+
+class Line(Frozen, tag="job", tag_field="is"):
+    """A job. `log` has the columns of each event, the seal in hexadecimal; `head` is null if there was no row."""
+
+    id: str
+    log: tuple[dict[str, Any], ...]
+    head: str | None
+    beside: dict[str, Any]
+
+
+class Foot(Frozen, tag="end", tag_field="is"):
+    """The last line."""
+
+    jobs: int
+    events: int
+    sha256: str
+
+
+class Imported(Frozen):
+    """What became of an import: how many jobs came in, how many were there already, and which were refused, and why."""
+
+    imported: int
+    present: int
+    refused: tuple[Finding, ...]
+
+    def __add__(self, other: "Imported") -> "Imported":
+        return Imported(
+            imported=self.imported + other.imported,
+            present=self.present + other.present,
+            refused=self.refused + other.refused,
+        )
+
+
+class Writer:
+    """Makes the lines."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self._hash = sha256()
+        self._jobs = self._events = 0
+
+    def _spelled(self, line: Head | Line | Foot) -> str:
+        text = msgspec.json.encode(line) + b"\n"
+        self._hash.update(text)
+        return text.decode()
+
+    def head(self) -> str:
+        """Give the first line."""
+        return self._spelled(Head(format=FORMAT, at=self._at))
+
+    def job(self, kept: Kept) -> str:
+        """Give the line of a job."""
+        self._jobs += 1
+        self._events += len(kept.events)
+        log = tuple(
+            {name: value for name, value in zip(_FIELDS, (*columns[:-1], bytes(columns[-1]).hex()), strict=True)
+             if value is not None}
+            for columns in kept.events
+        )  # fmt: skip
+        row = kept.row
+        beside = {} if row is None else {name: getattr(row, name) for name in BESIDE if getattr(row, name)}
+        return self._spelled(Line(id=kept.job_id, log=log, head=row and row.head.hex(), beside=beside))
+
+    def foot(self) -> str:
+        """Give the last line."""
+        return self._spelled(Foot(jobs=self._jobs, events=self._events, sha256=self._hash.hexdigest()))
+
+
+_LINE: Final = msgspec.json.Decoder(Head | Line | Foot)
+
+
+def read(lines: Iterable[str]) -> Iterator[Kept]:
+    """Give the jobs of an export. What is no whole export raises, at the latest when all its jobs were given."""
+    hashed = sha256()
+    jobs = events = 0
+    ended = False
+    for number, text in enumerate(lines, start=1):
+        line = _decoded(number, text)
+        if ended or isinstance(line, Head) is not (number == 1):
+            raise ValidationError(f"line {number} of the export is not what should stand there")
+        match line:
+            case Head(format=stored):
+                if stored > FORMAT:
+                    raise ValidationError(f"the export has format {stored}, this version reads {FORMAT}: upgrade it")
+            case Foot():
+                ended = True
+                if (line.jobs, line.events, line.sha256) != (jobs, events, hashed.hexdigest()):
+                    raise ValidationError("the export was changed: its last line does not fit the ones before it")
+            case Line():
+                jobs += 1
+                events += len(line.log)
+                yield _kept(number, line)
+        hashed.update(text.encode())
+    if not ended:
+        raise ValidationError("the export was cut short: it has no last line")
+
+
+def _decoded(number: int, text: str) -> Head | Line | Foot:
+    try:
+        line: Head | Line | Foot = _LINE.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+        raise ValidationError(f"line {number} is no line of an export: {problem}") from problem
+    return line
+
+
+def _kept(number: int, line: Line) -> Kept:
+    try:
+        events = [(*(each.get(name) for name in _FIELDS[:-1]), bytes.fromhex(each["seal"])) for each in line.log]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValidationError(f"line {number} of the export holds an event without a seal") from problem
+    kept = Kept(line.id, None, None, events)
+    if line.head is None:
+        return kept
+    # The row is not in the export: it is what the log comes to, with the head and what else only the row knew.
+    sound = examine(kept)
+    known: dict[str, Any] = {name: line.beside.get(name, 0 if name == "renewals" else None) for name in BESIDE}
+    try:
+        row = rebuilt(sound)._replace(head=bytes.fromhex(line.head), **known)
+    except (CorruptLogError, ValueError):
+        row = _nothing_known(line)
+    return kept._replace(row=row)
+
+
+def _nothing_known(line: Line) -> Row:
+    columns: dict[str, Any] = {**dict.fromkeys(COLUMNS), "id": line.id, "version": len(line.log), "head": b""}
+    return Row(**columns)
+
+
+def batches(lines: Iterable[str], size: int) -> Iterator[list[Examined]]:
+    """Give the jobs of an export, so many at a time, and what a look at each of them gave."""
+    jobs = map(examine, read(lines))
+    while batch := list(islice(jobs, size)):
+        yield batch
+
+
+def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
+    """Write whole jobs with their logs. One that is there already, just as it is, counts as present."""
+    heads: dict[str, bytes] = dict((yield ids("heads", [each.kept.job_id for each in jobs])))
+    refused = [each.findings[0] for each in jobs if each.findings]
+    present = [each for each in jobs if not each.findings and _head(heads, each) == each.head]
+    refused += [
+        _refusal(each, "a job with this id is there, with another log")
+        for each in jobs
+        if not each.findings and _head(heads, each) not in {None, each.head}
+    ]
+    new = [each for each in jobs if not each.findings and each.kept.job_id not in heads]
+    rows = [rebuilt(each) for each in new]
+    made = {row[0] for row in (yield Query("insert", columns=COLUMNS, rows=rows))} if rows else set()
+    events = [(each.kept.job_id, *columns) for each in new if each.kept.job_id in made for columns in each.kept.events]
+    if events:
+        yield Query("append", columns=EVENT_COLUMNS, rows=events)
+    refused += [_refusal(each, "another live job holds its key") for each in new if each.kept.job_id not in made]
+    return Imported(imported=len(made), present=len(present), refused=tuple(refused))
+
+
+def _head(heads: dict[str, bytes], each: Examined) -> bytes | None:
+    head = heads.get(each.kept.job_id)
+    return None if head is None else bytes(head)
+
+
+def _refusal(each: Examined, why: str) -> Finding:
+    return Finding(what=What.KEY if "key" in why else What.ROW, detail=why, job_id=each.kept.job_id)
