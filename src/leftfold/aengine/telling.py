@@ -8,10 +8,11 @@ from leftfold.aengine.running import Running
 from leftfold.core import commands as c
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import Who
+from leftfold.core.limits import between
 from leftfold.core.payload import to_payload
 from leftfold.core.values import CancelMode, Failure
-from leftfold.store import ops
-from leftfold.store.ops import Ask
+from leftfold.store import keeping, ops
+from leftfold.store.ops import Ask, Outcome
 from leftfold.store.query import Operation
 from leftfold.store.replies import Claim, Receipt
 from leftfold.times import Moment, split
@@ -136,3 +137,12 @@ class Telling(Running):
         """End a wait for other jobs once they have all ended."""
         actor, found = asking.actor_of(Who.KEEPER, by, self.actor), asking.id_of(job_id)
         return self._only(await self._write(Operation(lambda: ops.resume(found, actor, request_id, self._forbidden))))
+
+    async def reap(self, *, limit: int = 100, by: c.Actor | str | None = None) -> list[Outcome]:
+        """Take jobs from owners whose leases ran out, and end waits whose deadlines passed: some of them.
+
+        Safe to call anywhere, at any time, by any number of keepers.
+        """
+        between("limit", limit, 1, asking.BATCH_MAX)
+        actor = asking.actor_of(Who.KEEPER, by, self.actor)
+        return await self._write(Operation(lambda: keeping.reap(actor, limit, self._forbidden)))

@@ -458,3 +458,18 @@ WHERE coalesce(c.jobs, 0) <> coalesce(j.jobs, 0);
 
 -- name: heads
 SELECT id::text, head FROM {schema}.jobs WHERE id = ANY (:id::uuid[]);
+
+-- name: overdue
+-- Jobs whose lease has run out, or whose wait has: locked, but for those that others are busy with.
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+leases AS MATERIALIZED (
+    SELECT j.id FROM {schema}.jobs j, clock
+    WHERE j.token IS NOT NULL AND j.until <= clock.now AND j.frozen_at IS NULL
+    LIMIT :limit FOR UPDATE OF j SKIP LOCKED
+),
+waits AS MATERIALIZED (
+    SELECT j.id FROM {schema}.jobs j, clock
+    WHERE j.deadline IS NOT NULL AND j.deadline <= clock.now AND j.frozen_at IS NULL
+    ORDER BY j.deadline LIMIT :limit FOR UPDATE OF j SKIP LOCKED
+)
+SELECT id::text, false FROM leases UNION ALL SELECT id::text, true FROM waits LIMIT :limit;

@@ -322,3 +322,10 @@ INSERT INTO leftfold_counts SELECT queue, kind, state, count(*) FROM leftfold_jo
 
 -- name: heads
 SELECT leftfold_text(j.id), j.head FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
+
+-- name: overdue
+-- Jobs whose lease has run out, or whose wait has.
+SELECT leftfold_text(id), 0 FROM leftfold_jobs WHERE token IS NOT NULL AND until <= :now AND frozen_at IS NULL
+UNION ALL
+SELECT leftfold_text(id), 1 FROM leftfold_jobs WHERE deadline IS NOT NULL AND deadline <= :now AND frozen_at IS NULL
+LIMIT :limit;
