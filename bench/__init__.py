@@ -1,0 +1,1 @@
+"""Benchmarks: ratios in one run, never absolute figures of one machine."""

@@ -1,0 +1,324 @@
+"""Our stores against the same rows written as bare SQL, in one run: `python -m bench.store` or `make bench`.
+
+Every round runs both sides, in turns, on fresh tables; the verdict is the median of the rounds' ratios, so that a noisy
+machine is noisy for both. PostgreSQL runs with fsync and synchronous_commit on, SQLite with synchronous=FULL.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import psycopg
+
+import leftfold
+from bench.bare import Bare, BarePostgres, BareSqlite
+from leftfold import Engine, NewJob
+from leftfold.testing.postgres import running
+
+BATCH: Final = 100
+#: What issue-level targets ask of us, as ratios; sizes in bytes per finished job of four events.
+TARGETS: Final = {
+    "enqueue_many": 0.60, "claim+start+complete": 0.50, "enqueue": 0.80, "claim at a million": 1 / 1.25,
+    "claim under an old snapshot": 0.80,
+}  # fmt: skip
+BYTES: Final = {"postgres": 1100, "sqlite": 500}
+
+
+class Ours:
+    """The engine, with the same five verbs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def enqueue(self, payloads: list[Any]) -> None:
+        if len(payloads) == 1:
+            self.engine.enqueue("noop", payloads[0])
+        else:
+            self.engine.enqueue_many([NewJob("noop", each) for each in payloads])
+
+    def claim(self, limit: int) -> list[Any]:
+        return self.engine.claim("worker-1", limit=limit)
+
+    def start(self, claims: list[Any]) -> None:
+        self.engine.start_many(claims)
+
+    def complete(self, claims: list[Any]) -> None:
+        self.engine.complete_many([(claim, None) for claim in claims])
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class Measure(NamedTuple):
+    """What one round of one side gave, in jobs per second."""
+
+    enqueue_many: float
+    drain: float
+    enqueue: float
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Give how long something takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def fill(side: Bare, jobs: int, batch: int = BATCH) -> None:
+    """Enqueue so many jobs."""
+    for _ in range(jobs // batch):
+        side.enqueue([{"n": number} for number in range(batch)])
+
+
+def drain(side: Bare, jobs: int, batch: int = BATCH) -> None:
+    """Claim, start and complete so many."""
+    for _ in range(jobs // batch):
+        claims = side.claim(batch)
+        if len(claims) != batch:
+            raise RuntimeError(f"{len(claims)} of {batch} were claimed")
+        side.start(claims)
+        side.complete(claims)
+
+
+def measure(side: Bare, jobs: int) -> Measure:
+    """Run one round of one side."""
+    singles = max(jobs // 20, 50)
+    fill(side, 5 * BATCH)
+    drain(side, 5 * BATCH)  # plans, caches
+    many = jobs / seconds(lambda: fill(side, jobs))
+    drained = jobs / seconds(lambda: drain(side, jobs))
+    single = singles / seconds(lambda: fill(side, singles, 1))
+    return Measure(many, drained, single)
+
+
+class Place:
+    """Where tables can be made."""
+
+    def __init__(self, name: str, url: str, folder: Path) -> None:
+        self.name = name
+        self.url = url
+        self._folder = folder
+        self._made = 0
+
+    def fresh(self) -> tuple[str, str]:
+        """Give the URL and the schema of empty tables."""
+        self._made += 1
+        schema = f"bench_{self._made}"
+        url = self.url or f"sqlite:///{self._folder / schema}.db"
+        leftfold.migrate(url, schema=schema)
+        return url, schema
+
+    def ours(self) -> Ours:
+        """Give our side, on empty tables."""
+        url, schema = self.fresh()
+        return Ours(leftfold.open(url, schema=schema, actor="client"))
+
+    def bare(self) -> Bare:
+        """Give the other side, on empty tables."""
+        url, schema = self.fresh()
+        return BarePostgres(url, schema) if self.url else BareSqlite(url.removeprefix("sqlite:///"))
+
+
+@contextmanager
+def places(wanted: Sequence[str]) -> Iterator[list[Place]]:
+    """Give the stores to measure; PostgreSQL as it is run for people, on a server of our own."""
+    with tempfile.TemporaryDirectory() as folder:
+        if "postgres" not in wanted:
+            yield [Place("sqlite", "", Path(folder))]
+            return
+        with running(durable=True, settings={"shared_buffers": "256MB", "max_wal_size": "2GB"}) as server:
+            found = [Place("postgres", server.url(), Path(folder)), Place("sqlite", "", Path(folder))]
+            yield [place for place in found if place.name in wanted]
+
+
+def compare(place: Place, rounds: int, jobs: int) -> dict[str, dict[str, float]]:
+    """Run both sides in turns, and give the median of each ratio, with the medians of the rates."""
+    ours: list[Measure] = []
+    bare: list[Measure] = []
+    for number in range(rounds):
+        order = [(place.ours, ours), (place.bare, bare)]
+        for make, measures in order if number % 2 else reversed(order):
+            with closing(make()) as side:
+                measures.append(measure(side, jobs))
+        tell(f"{place.name}: round {number + 1} of {rounds}")
+    return {
+        name: {
+            "ratio": statistics.median(getattr(a, field) / getattr(b, field) for a, b in zip(ours, bare, strict=True)),
+            "ours": statistics.median(getattr(each, field) for each in ours),
+            "bare": statistics.median(getattr(each, field) for each in bare),
+        }
+        for name, field in (("enqueue_many", "enqueue_many"), ("claim+start+complete", "drain"), ("enqueue", "enqueue"))
+    }
+
+
+# --- growth, an old snapshot, bytes -----------------------------------------------------------------------------------
+
+_GROW: Final = """
+INSERT INTO {jobs} ({id}, created_at, updated_at, due, ended_at, result, version, renewals, attempt, failures, enqueued,
+                    state, priority, head, tenant, kind, queue)
+SELECT {new_id}, 1, 1, CASE WHEN n % 2 = 0 THEN 1 END, CASE WHEN n % 2 = 1 THEN 1 END, CASE WHEN n % 2 = 1 THEN 4 END,
+       1, 0, 0, 0, 1, {state}, 0, {head}, '', 'noop', 'other'
+FROM {numbers}
+"""
+
+
+def grow(place: Place, url: str, schema: str, jobs: int) -> None:
+    """Put jobs beside those that are measured, half of them queued in another queue, half of them finished."""
+    state = "CASE WHEN n % 2 = 0 THEN 'queued' ELSE 'succeeded' END"
+    if place.url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            numbers = f"generate_series(1, {jobs}) n"
+            connection.execute(_GROW.format(
+                jobs=f"{schema}.jobs", id="id", new_id="gen_random_uuid()", head="'\\x00'", numbers=numbers,
+                state=f"({state})::{schema}.state",
+            ).encode())  # fmt: skip
+            connection.execute(f"VACUUM ANALYZE {schema}.jobs".encode())
+    else:
+        from leftfold.store.sqlite.library import sqlite  # noqa: PLC0415
+
+        connection = sqlite.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+        numbers = f"(WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {jobs}) SELECT n FROM c)"
+        connection.execute(_GROW.format(
+            jobs="leftfold_jobs", id="id", new_id="randomblob(16)", head="x'00'", numbers=numbers, state=state
+        ))  # fmt: skip
+        connection.close()
+
+
+def claims_at(place: Place, jobs: int, backlog: int) -> float:
+    """Give the rate of claims with so many jobs there."""
+    url, schema = place.fresh()
+    grow(place, url, schema, backlog)
+    with closing(Ours(leftfold.open(url, schema=schema, actor="client"))) as side:
+        fill(side, jobs)
+        return jobs / seconds(lambda: [side.claim(BATCH) for _ in range(jobs // BATCH)])
+
+
+def growth(place: Place, rounds: int, jobs: int, much: int) -> dict[str, float]:
+    """Give what a claim costs among many jobs, against among few: the rates, and the median of their ratios."""
+    pairs = []
+    for number in range(rounds):
+        pairs.append((claims_at(place, jobs, much), claims_at(place, jobs, 10_000)))
+        tell(f"{place.name}: growth, round {number + 1} of {rounds}")
+    return {
+        "ratio": statistics.median(many / few for many, few in pairs),
+        "ours": statistics.median(many for many, _ in pairs),
+        "bare": statistics.median(few for _, few in pairs),
+    }
+
+
+def old_snapshot(place: Place, rounds: int, jobs: int) -> dict[str, float]:
+    """Give the rate of a drain while somebody else holds an old snapshot, against that without one."""
+    pairs = []
+    for number in range(rounds):
+        rates = []
+        for held in (True, False) if number % 2 else (False, True):
+            url, schema = place.fresh()
+            with closing(Ours(leftfold.open(url, schema=schema, actor="client"))) as side:
+                fill(side, jobs)
+                with psycopg.connect(url) as other:
+                    if held:
+                        other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                        other.execute(f"SELECT count(*) FROM {schema}.jobs".encode())
+                    rates.append((held, jobs / seconds(lambda: drain(side, jobs))))
+        pairs.append((dict(rates)[True], dict(rates)[False]))
+        tell(f"{place.name}: old snapshot, round {number + 1} of {rounds}")
+    return {
+        "ratio": statistics.median(held / free for held, free in pairs),
+        "ours": statistics.median(held for held, _ in pairs),
+        "bare": statistics.median(free for _, free in pairs),
+    }
+
+
+def bytes_per_job(place: Place, jobs: int) -> dict[str, float]:
+    """Give what a finished job takes, where jobs are finished as they come, and where all were enqueued first."""
+    found = {}
+    for name, backlog in (("as they come", 1_000), ("all enqueued first", jobs)):
+        url, schema = place.fresh()
+        with closing(Ours(leftfold.open(url, schema=schema, actor="client"))) as side:
+            for done in range(0, jobs, backlog):
+                fill(side, backlog)
+                drain(side, backlog)
+                if place.url and done % 5_000 == 0:  # what autovacuum does in a longer time
+                    vacuum(url, schema)
+        found[name] = size(place, url, schema) / jobs
+    return found
+
+
+def vacuum(url: str, schema: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"VACUUM {schema}.jobs, {schema}.events, {schema}.counts".encode())
+
+
+def size(place: Place, url: str, schema: str) -> int:
+    """Give the bytes of all tables and indexes."""
+    if not place.url:
+        return Path(url.removeprefix("sqlite:///")).stat().st_size
+    vacuum(url, schema)
+    with psycopg.connect(url) as connection:
+        ((total,),) = connection.execute(
+            "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+            " WHERE relnamespace = %s::regnamespace AND relkind = 'r'",
+            (schema,),
+        ).fetchall()
+    return int(total)
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def tell(text: str) -> None:
+    sys.stderr.write(f"\r\x1b[K{text}" if sys.stderr.isatty() else f"{text}\n")
+    sys.stderr.flush()
+
+
+def report(results: dict[str, Any]) -> str:
+    """Give the figures as a table."""
+    lines = ["| store | what | ours | bare | ratio | target | |", "| --- | --- | ---: | ---: | ---: | ---: | --- |"]
+    for store, found in results.items():
+        for name, figures in found["ratios"].items():
+            target = TARGETS[name]
+            met = "ok" if figures["ratio"] >= target else "**missed**"
+            lines.append(
+                f"| {store} | {name} | {figures['ours']:,.0f}/s | {figures['bare']:,.0f}/s "
+                f"| {figures['ratio']:.2f} | {target:.2f} | {met} |"
+            )
+        for name, figure in found["bytes"].items():
+            met = "" if name != "as they come" else "ok" if figure <= BYTES[store] else "**missed**"
+            asked = f"{BYTES[store]}" if name == "as they come" else ""
+            lines.append(f"| {store} | bytes per finished job, {name} | {figure:,.0f} | | | {asked} | {met} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
+    parser.add_argument("--store", choices=["postgres", "sqlite"], action="append", help="one of them only")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=5_000, help="per round and side")
+    parser.add_argument("--much", type=int, default=2_000_000, help="how many jobs stand beside those of `growth`")
+    parser.add_argument("--only", choices=["ratios", "growth", "snapshot", "bytes"], action="append")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    parts = asked.only or ["ratios", "growth", "snapshot", "bytes"]
+    results: dict[str, Any] = {}
+    with places(asked.store or ["postgres", "sqlite"]) as found:
+        for place in found:
+            ratios: dict[str, Any] = compare(place, asked.rounds, asked.jobs) if "ratios" in parts else {}
+            if "growth" in parts:
+                ratios["claim at a million"] = growth(place, min(asked.rounds, 3), asked.jobs, asked.much)
+            if "snapshot" in parts and place.url:
+                ratios["claim under an old snapshot"] = old_snapshot(place, min(asked.rounds, 3), 4 * asked.jobs)
+            sizes = bytes_per_job(place, 20_000) if "bytes" in parts else {}
+            results[place.name] = {"ratios": ratios, "bytes": sizes}
+    sys.stderr.write("\r\x1b[K" if sys.stderr.isatty() else "")
+    sys.stdout.write(json.dumps(results, indent=2) + "\n" if asked.json else report(results))
+
+
+if __name__ == "__main__":
+    main()
