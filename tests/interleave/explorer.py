@@ -1,0 +1,150 @@
+"""Every order in which the statements of two calls can run: depth first, each schedule once.
+
+A side that waits for a lock cannot be advanced until the other one has let go, so the schedules that there are stay
+few. A bound on preemptions (turns taken from a side that could have gone on) makes them fewer still.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from tests.interleave.gates import PATIENCE_SECONDS, Answer, Side, StuckError
+from tests.interleave.touching import Touch
+
+from leftfold.store.query import Columns
+
+LEFT: Final = 0
+RIGHT: Final = 1
+
+
+class Step(NamedTuple):
+    """A statement that was let through, and who could have gone instead."""
+
+    side: int
+    statement: str
+    enabled: tuple[int, ...]
+    preempts: bool  # the other side went last, and could have gone on
+    within: tuple[int, int]  # how many transactions each side had ended by then
+    touch: Touch
+    waits: bool = False  # it came to a lock that the other side held
+
+
+class Run(NamedTuple):
+    """What a schedule came to."""
+
+    steps: tuple[Step, ...]
+    answers: tuple[Answer, Answer]
+
+    @property
+    def waited(self) -> frozenset[int]:
+        """Give the sides that waited for a lock."""
+        return frozenset(step.side for step in self.steps if step.waits)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return tuple(step.side for step in self.steps)
+
+    @property
+    def overlapped(self) -> bool:
+        """Tell whether neither call was over when the other one began."""
+        changes = sum(1 for one, next_one in zip(self.choices, self.choices[1:], strict=False) if one != next_one)
+        return changes > 1 or bool(self.waited)
+
+    def __str__(self) -> str:
+        return " ".join(f"{'LR'[step.side]}:{step.statement}" for step in self.steps)
+
+
+class Ring:
+    """Two sides, and a connection that sees who waits for whom."""
+
+    def __init__(self, left: Side, right: Side, watch: psycopg.Connection[Columns]) -> None:
+        self.sides = (left, right)
+        self._watch = watch
+
+    def run(self, calls: Sequence[Callable[[], Any]], prefix: Sequence[int]) -> Run:
+        """Run two calls: as `prefix` says as far as it goes, then each to its end, the first one first."""
+        steps: list[Step] = []
+        for side, call in zip(self.sides, calls, strict=True):
+            side.begin(call)
+        while not all(side.is_done for side in self.sides):
+            enabled = tuple(place for place, side in enumerate(self.sides) if side.is_ready)
+            last = steps[-1].side if steps else None
+            wish = prefix[len(steps)] if len(steps) < len(prefix) else last
+            place = wish if wish in enabled and wish is not None else enabled[0]
+            preempts = last is not None and last != place and last in enabled
+            ended = (self.sides[LEFT].ended, self.sides[RIGHT].ended)
+            statement, touch = self.sides[place].at or "", self.sides[place].touch
+            self.sides[place].let_go()
+            self._settle()
+            steps.append(Step(place, statement, enabled, preempts, ended, touch, self.sides[place].has_waited))
+        return Run(tuple(steps), (self.sides[LEFT].answer, self.sides[RIGHT].answer))
+
+    def _settle(self) -> None:
+        """Wait until each side stands before its next statement, is done, or waits for the other one, which may go on.
+
+        Two that wait for each other go on waiting here, until the server finds the deadlock.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            for side in self.sides:
+                side.is_blocked = side.is_blocked and self._other(side).holds_locks
+            moving = [side for side in self.sides if side.is_under_way and not side.is_blocked]
+            if not moving:
+                return
+            for side in moving:
+                side.is_blocked = not side.came() and self._waits(side)
+                side.has_waited = side.has_waited or side.is_blocked
+            if time.monotonic() > deadline:
+                raise StuckError(f"{moving[0].name} neither goes on nor waits for the other side")
+
+    def _waits(self, side: Side) -> bool:
+        asked = "SELECT %s = ANY (pg_blocking_pids(%s))"
+        return self._watch.execute(asked, (self._other(side).store.pid, side.store.pid)).fetchone() == (True,)
+
+    def _other(self, side: Side) -> Side:
+        return self.sides[1 - self.sides.index(side)]
+
+
+class _Branch(NamedTuple):
+    """A schedule to be tried: these choices, of which the last is another than before."""
+
+    choices: tuple[int, ...] = ()
+    moment: object = None  # equal for branches that differ in where a side waits within one transaction of the other
+
+
+def explore(run: Callable[[Sequence[int]], Run], bound: int | None) -> Iterator[Run]:
+    """Give the schedules with at most `bound` preemptions; None: every schedule there is.
+
+    With a bound, orders are left out that come to the same. A turn is not taken away before a statement that meets
+    nothing of what the other side then does. And a statement that must wait is sent once in each transaction of the
+    other side, as soon as it has to wait: sent later, it would wait for the same lock and see the same commits.
+    """
+    pending = [_Branch()]
+    waits: set[object] = set()
+    while pending:
+        branch = pending.pop()
+        if bound is not None and branch.moment in waits:
+            continue
+        done = run(branch.choices)
+        yield done
+        if branch.choices and done.steps[len(branch.choices) - 1].waits:
+            waits.add(branch.moment)
+        pending += reversed(list(_branches(done, len(branch.choices), bound)))
+
+
+def _branches(done: Run, begin: int, bound: int | None) -> Iterator[_Branch]:
+    """Give the schedules that part from this one behind its first `begin` steps, the earliest first."""
+    for place in range(begin, len(done.steps)):
+        step, before = done.steps[place], done.choices[:place]
+        if bound is not None and not any(
+            step.touch.meets(later.touch) for later in done.steps[place + 1 :] if later.side != step.side
+        ):
+            continue
+        for other in step.enabled:
+            last = before[-1] if before else None
+            cost = sum(each.preempts for each in done.steps[:place])
+            cost += last is not None and last != other and last in step.enabled
+            if other != step.side and (bound is None or cost <= bound):
+                own = len(before) - next((n for n, side in enumerate(reversed(before)) if side == other), len(before))
+                yield _Branch((*before, other), (before[:own], other, step.within))

@@ -1,0 +1,195 @@
+"""The operations: a name, the method of the engine, the state that the job is in, and the call.
+
+Owners speak with the claim of the set-up: where its lease is over by then, they are the zombies that a fence is for.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tests.interleave.scenes import KEEPER, KEYS, POLICY, Scene
+
+from leftfold import Engine
+from leftfold.asking import NewJob
+from leftfold.core import events as e
+from leftfold.engine.running import one
+from leftfold.store.query import Operation as StoreOperation
+
+T = TypeVar("T")
+Call = Callable[[Engine, Scene], Any]
+
+
+class Operation(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    method: str
+    state: str
+    call: Call
+    #: It passes over what somebody has locked: it may find nothing, and it never waits.
+    passes_over: bool = False
+    #: Each job of a batch has an outcome of its own, and is in order with the other call by itself.
+    by_job: bool = False
+    #: It speaks with the claim of the set-up.
+    owns: bool = False
+
+    def can_play(self, state: str) -> bool:
+        """Tell whether a set-up has what the call needs: a job that was only received was never claimed."""
+        return state != "inbox" or not self.owns
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PROGRESS: Final = e.Progress(fraction=0.5)
+EVIDENCE: Final = e.EvidenceAdded(name="report")
+
+
+def _new(scene: Scene, word: str = "key") -> dict[str, Any]:
+    return {"queue": scene.queue, "key": scene.named(word), "policy": POLICY}
+
+
+def _in_turn(engine: Engine, both: Sequence[T]) -> list[T]:
+    """Give two things: to the right side in the opposite order."""
+    return list(both if engine.actor == "left" else reversed(both))
+
+
+def _batch(engine: Engine, scene: Scene) -> list[NewJob]:
+    return _in_turn(engine, [NewJob("work", **_new(scene, word)) for word in KEYS])
+
+
+def _mixed(engine: Engine, scene: Scene) -> list[NewJob]:
+    """Give two new jobs, of which one waits for another: they are inserted one behind the other."""
+    plain, waiting = _in_turn(engine, KEYS)
+    return [NewJob("work", **_new(scene, plain)), NewJob("work", **_new(scene, waiting), after=[scene.job])]
+
+
+def _fold(engine: Engine, scene: Scene) -> None:
+    """Do what every so many writes do beside."""
+    engine.store.run(StoreOperation(lambda: one("fold_counts", {"limit": 1000}), apart=True))
+
+
+# fmt: off
+OPERATIONS: Final = (
+    # --- made by clients ----------------------------------------------------------------------------------------------
+    Operation("enqueue, return the holder", "enqueue", "queued",
+              lambda x, s: x.enqueue("work", **_new(s))),
+    Operation("enqueue, raise", "enqueue", "dead-lettered",
+              lambda x, s: x.enqueue("work", **_new(s), on_conflict="raise")),
+    Operation("enqueue, skip", "enqueue", "dead-lettered",
+              lambda x, s: x.enqueue("work", **_new(s), on_conflict="skip")),
+    Operation("enqueue, replace", "enqueue", "queued",
+              lambda x, s: x.enqueue("work", **_new(s), on_conflict="replace")),
+    Operation("enqueue under a request", "enqueue", "queued",
+              lambda x, s: x.enqueue("work", queue=s.queue, request_id=s.request, by="client")),
+    Operation("enqueue under the request, another", "enqueue", "queued",
+              lambda x, s: x.enqueue("rework", queue=s.queue, request_id=s.request, by="client")),
+    Operation("enqueue after the job", "enqueue", "running",
+              lambda x, s: x.enqueue("work", queue=s.queue, after=[s.job])),
+    Operation("receive", "receive", "dead-lettered",
+              lambda x, s: x.receive("work", queue=s.queue, key=s.key, on_conflict="raise")),
+    Operation("admit", "admit", "inbox",
+              lambda x, s: x.admit(s.job, policy=POLICY)),
+    Operation("admit under another key", "admit", "inbox",
+              lambda x, s: x.admit(s.job, job=NewJob("work", queue=s.queue, key=s.named("third")))),
+    # --- claims -------------------------------------------------------------------------------------------------------
+    Operation("claim next", "claim", "queued",
+              lambda x, s: x.claim(x.actor, queues=[s.queue]), passes_over=True),
+    Operation("claim next under a request", "claim", "queued",
+              lambda x, s: x.claim("worker", queues=[s.queue], request_id=s.request), passes_over=True),
+    Operation("claim by id", "claim", "queued",
+              lambda x, s: x.claim(x.actor, job_id=s.job)),
+    Operation("claim by id under a request", "claim", "stalled",
+              lambda x, s: x.claim("worker", job_id=s.job, request_id=s.request)),
+    # --- said by the owner --------------------------------------------------------------------------------------------
+    Operation("start", "start", "claimed",
+              lambda x, s: x.start(s.claim), owns=True),
+    Operation("heartbeat", "heartbeat", "running",
+              lambda x, s: x.heartbeat(s.claim), owns=True),
+    Operation("heartbeat under a request", "heartbeat", "running",
+              lambda x, s: x.heartbeat(s.claim, lease=100, request_id=f"beat of {x.actor}"), owns=True),
+    Operation("complete", "complete", "running",
+              lambda x, s: x.complete(s.claim, "done"), owns=True),
+    Operation("complete under a request", "complete", "running",
+              lambda x, s: x.complete(s.claim, "done", request_id=s.request), owns=True),
+    Operation("fail", "fail", "running",
+              lambda x, s: x.fail(s.claim, "oops"), owns=True),
+    Operation("fail for good", "fail", "running",
+              lambda x, s: x.fail(s.claim, "oops", permanent=True), owns=True),
+    Operation("release", "release", "running",
+              lambda x, s: x.release(s.claim), owns=True),
+    Operation("suspend", "suspend", "running",
+              lambda x, s: x.suspend(s.claim, "go"), owns=True),
+    Operation("suspend until the other ends", "suspend", "running",
+              lambda x, s: x.suspend(s.claim, "others", jobs=[s.other]), owns=True),
+    Operation("note of the owner", "note", "running",
+              lambda x, s: x.note(s.claim, PROGRESS), owns=True),
+    Operation("cancel as the owner", "cancel_claim", "asked to stop",
+              lambda x, s: x.cancel_claim(s.claim), owns=True),
+    Operation("dead-letter as the owner", "dead_letter", "running",
+              lambda x, s: x.dead_letter(s.claim, "beyond hope"), owns=True),
+    # --- said by others -----------------------------------------------------------------------------------------------
+    Operation("note under a request", "note", "running",
+              lambda x, s: x.note(s.job, EVIDENCE, request_id=s.request, by="client")),
+    Operation("stall", "stall", "running",
+              lambda x, s: x.stall(s.job)),
+    Operation("stall as the keeper", "stall", "running",
+              lambda x, s: x.stall(s.job, by=KEEPER)),
+    Operation("requeue", "requeue", "retrying",
+              lambda x, s: x.requeue(s.job)),
+    Operation("requeue as the keeper", "requeue", "stalled",
+              lambda x, s: x.requeue(s.job, by=KEEPER)),
+    Operation("reopen", "requeue", "dead-lettered",
+              lambda x, s: x.requeue(s.job, reason="mended")),
+    Operation("signal", "signal", "parked",
+              lambda x, s: x.signal(s.job, "go", "yes")),
+    Operation("signal otherwise", "signal", "waiting",
+              lambda x, s: x.signal(s.job, "go", "no")),
+    Operation("expire", "expire", "waiting",
+              lambda x, s: x.expire(s.job)),
+    Operation("resume", "resume", "waiting for the other",
+              lambda x, s: x.resume(s.job)),
+    Operation("complete the other", "complete", "waiting for the other",
+              lambda x, s: x.complete(s.both[1], "done"), owns=True),
+    Operation("cancel softly", "cancel", "running",
+              lambda x, s: x.cancel(s.job)),
+    Operation("cancel hard", "cancel", "running",
+              lambda x, s: x.cancel(s.job, mode="hard")),
+    Operation("cancel at a rev", "cancel", "queued",
+              lambda x, s: x.cancel(s.job, expected_rev=3)),
+    Operation("dead-letter", "dead_letter", "queued",
+              lambda x, s: x.dead_letter(s.job, "set aside")),
+    # --- queues -------------------------------------------------------------------------------------------------------
+    Operation("pause", "pause", "queued",
+              lambda x, s: x.pause(s.queue)),
+    Operation("unpause", "unpause", "in a paused queue",
+              lambda x, s: x.unpause(s.queue)),
+    Operation("fold the counters", "_write", "queued",
+              _fold),
+)
+
+#: Batches about both jobs: the right side names them in the opposite order.
+BATCHES: Final = (
+    Operation("enqueue two, return", "enqueue_many", "both dead-lettered",
+              lambda x, s: x.enqueue_many(_batch(x, s))),
+    Operation("enqueue two, raise", "enqueue_many", "both dead-lettered",
+              lambda x, s: x.enqueue_many(_batch(x, s), on_conflict="raise")),
+    Operation("enqueue two, replace", "enqueue_many", "both queued",
+              lambda x, s: x.enqueue_many(_batch(x, s), on_conflict="replace")),
+    Operation("enqueue two, one of them after the job", "enqueue_many", "both dead-lettered",
+              lambda x, s: x.enqueue_many(_mixed(x, s))),
+    Operation("start both", "start_many", "claimed",
+              lambda x, s: x.start_many(_in_turn(x, s.both)), by_job=True, owns=True),
+    Operation("renew both", "heartbeat_many", "running",
+              lambda x, s: x.heartbeat_many(_in_turn(x, s.both)), by_job=True, owns=True),
+    Operation("complete both", "complete_many", "running",
+              lambda x, s: x.complete_many([(claim, "done") for claim in _in_turn(x, s.both)]), by_job=True, owns=True),
+    Operation("fail both", "fail_many", "running",
+              lambda x, s: x.fail_many([(claim, "oops") for claim in _in_turn(x, s.both)]), by_job=True, owns=True),
+    Operation("release both", "release_many", "running",
+              lambda x, s: x.release_many(_in_turn(x, s.both)), by_job=True, owns=True),
+    Operation("suspend both", "suspend_many", "running",
+              lambda x, s: x.suspend_many(_in_turn(x, s.both), "go"), by_job=True, owns=True),
+    Operation("note on both", "note_many", "running",
+              lambda x, s: x.note_many([(claim, PROGRESS) for claim in _in_turn(x, s.both)]), by_job=True, owns=True),
+)
+# fmt: on

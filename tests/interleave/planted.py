@@ -1,0 +1,131 @@
+"""Planted bugs: each is put into the stores of the two sides, and the explorer must find a schedule that shows it.
+
+The serial orders are those of a sound store; so a bug is caught wherever it shows, and most show only in between.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from leftfold.core.decide import Forbidden
+from leftfold.engine import making, running
+from leftfold.store import ops
+from leftfold.store.ops import Ask, Outcome
+from leftfold.store.postgres import wire
+from leftfold.store.postgres.driver import PostgresStore
+from leftfold.store.postgres.wire import quoted
+from leftfold.store.query import Operation, Steps, ids
+
+Patch = pytest.MonkeyPatch
+_SOUND: Final = ops.carry_out
+
+
+class Planted(NamedTuple):
+    """A bug, in queries (of both sides' stores) or in code, and the pair that must show it."""
+
+    name: str
+    pair: tuple[str, str, str]
+    queries: tuple[tuple[str, str, str], ...] = ()  # in this query, this text becomes that
+    code: Callable[[Patch], None] | None = None
+    settings: tuple[str, ...] = ()  # switched off in the sessions, where only an odd plan shows it
+
+    def plant(self, store: PostgresStore) -> None:
+        for query, old, new in self.queries:
+            assert store.queries[query].count(old) == 1, f"{query} no longer has this once: {old}"
+            store.queries[query] = store.queries[query].replace(old, new.replace("{schema}", quoted(store.schema)))
+
+
+def _no_holders(patch: Patch) -> None:
+    def without_key(before: object, changed: object) -> Steps[set[str]]:
+        yield from ()
+        return set()
+
+    patch.setattr(ops, "_without_key", without_key)
+
+
+def _commit_by_statement(patch: Patch) -> None:
+    """Let every query of a word about a job, or of a request, commit by itself."""
+
+    def apart(steps: Any, *, apart: bool = False, reads: bool = False) -> Operation[Any]:
+        return Operation(steps, apart=True, reads=reads)
+
+    patch.setattr(running, "Operation", apart)
+    patch.setattr(making, "Operation", apart)
+
+
+def _no_retry(patch: Patch) -> None:
+    patch.setattr(wire, "_GIVE_WAY", frozenset())
+
+
+def _load_before_the_lock(patch: Patch) -> None:
+    """Decide on what was read before the lock was there."""
+
+    def carry_out(asks: list[Ask], forbidden: Forbidden) -> Steps[list[Outcome]]:
+        early = yield ids("load", sorted({ask.job_id for ask in asks}))
+        steps = _SOUND(asks, forbidden)
+        query, answer = next(steps), None
+        try:
+            while True:
+                answer = early if query.name == "load" else (yield query)
+                query = steps.send(answer)
+        except StopIteration as done:
+            outcomes: list[Outcome] = done.value
+            return outcomes
+
+    patch.setattr(ops, "carry_out", carry_out)
+
+
+_BY_PLACE: Final = "FROM sealed s WHERE j.ctid = s.place"
+_BY_ID: Final = "FROM sealed s WHERE j.id = s.id"
+_LIMIT: Final = "        LIMIT %(limit)s"
+_LOCK: Final = "ORDER BY id FOR UPDATE"
+#: What an UPDATE runs anew for every row that it looks at, finding another job each time.
+_SUBQUERY: Final = (
+    "SELECT i.id FROM {schema}.jobs i WHERE i.queue = s.queue AND i.due IS NOT NULL "
+    "ORDER BY i.priority DESC, i.due, i.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED"
+)
+_NESTED_LOOPS: Final = ("enable_hashjoin", "enable_mergejoin", "enable_material", "enable_memoize", "enable_hashagg")
+
+# fmt: off
+BUGS: Final = (
+    Planted("a row is not locked before it is decided on", ("cancel hard", "signal", "running"),
+            (("lock", _LOCK, "ORDER BY id"),)),
+    Planted("a renewal is lost, for nothing was locked", ("heartbeat", "heartbeat under a request", "running"),
+            (("lock", _LOCK, "ORDER BY id"),)),
+    Planted("a row follows its log from any version", ("heartbeat under a request", "release", "running"),
+            (("lock", _LOCK, "ORDER BY id"),
+             ("project", "WHERE k.id = a.id AND k.version = a.before OFFSET 0", "WHERE k.id = a.id OFFSET 0"))),
+    Planted("an owner writes without a lock", ("complete", "cancel hard", "running"),
+            (("own", "        FOR UPDATE\n    ) j", "        OFFSET 0\n    ) j"), ("own", _BY_PLACE, _BY_ID))),
+    Planted("an owner is not asked for its lease", ("claim next", "start", "queued"),
+            (("own", "k.attempt = a.attempt AND k.token = a.token", "true"),)),
+    Planted("a renewal is not asked for its lease", ("claim by id", "heartbeat", "queued"),
+            (("renew", "k.attempt = a.attempt AND k.token = a.token", "true"),)),
+    Planted("a claim waits for a locked job", ("claim next", "cancel at a rev", "queued"),
+            (("claim", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"),)),
+    Planted("a claim locks nothing", ("claim next", "claim next under a request", "queued"),
+            (("claim", "        FOR UPDATE SKIP LOCKED\n", ""), ("claim", _BY_PLACE, _BY_ID))),
+    Planted("a claim takes what a subquery finds", ("claim next", "claim by id", "both queued"),
+            (("claim", f"{_LIMIT}\n        FOR UPDATE SKIP LOCKED\n    ) j\n    LIMIT %(limit)s", "    ) j"),
+             ("claim", _BY_PLACE, f"{_BY_ID} AND j.id IN ({_SUBQUERY})")),
+            settings=_NESTED_LOOPS),
+    Planted("nobody asks who holds the key", ("receive", "reopen", "dead-lettered"),
+            code=_no_holders),
+    Planted("a request is remembered over the one that was faster",
+            ("enqueue under a request", "enqueue under a request", "queued"),
+            (("await_request", "pg_advisory_xact_lock", ""),
+             ("remember", "ON CONFLICT DO NOTHING RETURNING",
+              "ON CONFLICT (tenant, request_id) DO UPDATE SET response = EXCLUDED.response RETURNING"))),
+    Planted("a job and its request are written in two transactions",
+            ("enqueue under a request", "enqueue under a request", "queued"),
+            code=_commit_by_statement),
+    Planted("every statement about a job commits by itself", ("signal", "cancel hard", "parked"),
+            code=_commit_by_statement),
+    Planted("a job is decided on as it was before the lock", ("suspend", "signal", "running"),
+            code=_load_before_the_lock),
+    Planted("who is in a deadlock is not run again",
+            ("enqueue two, one of them after the job", "enqueue two, one of them after the job", "both dead-lettered"),
+            code=_no_retry),
+)
+# fmt: on

@@ -1,0 +1,98 @@
+"""All interleavings of every two operations: each ends as some serial order of the two does.
+
+The one exception is meant: a claim of whatever is next passes over a job that somebody is at work on. It may come
+back with empty hands then, and it never waits.
+
+`pytest -s` shows how many schedules were played. LEFTFOLD_INTERLEAVE=all plays every one there is, in the states that
+both operations are made for, with BEGIN as a statement of its own.
+"""
+
+import math
+
+import pytest
+from tests.interleave.operations import BATCHES, OPERATIONS, Operation
+from tests.interleave.world import EVERYTHING, Pair, World, play_all, world_on
+
+from leftfold.testing.postgres import Server
+
+NAMED = {operation.name: operation for operation in (*OPERATIONS, *BATCHES)}
+
+
+def pairs_of(left: Operation, others: tuple[Operation, ...]) -> list[Pair]:
+    """Pair an operation with others, in the state that it is made for; to play everything, in the other's as well."""
+    found = []
+    for right in others:
+        states = [state for state in dict.fromkeys((left.state, right.state)) if left.can_play(state)]
+        states = [state for state in states if right.can_play(state)]
+        found += [Pair(left, right, state) for state in (states if EVERYTHING else states[:1])]
+    return found
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("left", OPERATIONS, ids=str)
+def test_two_operations_on_a_job_end_as_one_behind_the_other(left: Operation, world: World) -> None:
+    pairs = pairs_of(left, OPERATIONS[OPERATIONS.index(left) :])
+    schedules = play_all(world, pairs)
+    assert schedules >= len(pairs)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("left", BATCHES, ids=str)
+def test_two_batches_in_opposite_orders_end_as_one_behind_the_other(left: Operation, world: World) -> None:
+    singles = tuple(NAMED[name] for name in ("cancel hard", "stall", "complete", "enqueue, replace"))
+    pairs = pairs_of(left, (*BATCHES[BATCHES.index(left) :], *singles))
+    schedules = play_all(world, pairs, None if EVERYTHING else 1)  # they are long, and each deadlock takes its time
+    assert schedules >= len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("fail both", "enqueue two, replace"),
+        ("enqueue two, one of them after the job", "enqueue two, one of them after the job"),
+    ],
+)
+def test_batches_that_wait_for_each_other_in_a_circle_are_run_again(left: str, right: str, world: World) -> None:
+    pair = Pair(NAMED[left], NAMED[right], NAMED[right].state)
+    runs = [run for run, why in world.play(pair) if why is None]
+    deadlocks = [run for run in runs if run.waited == {0, 1}]
+    assert len(runs) == world.schedules[pair]
+    assert deadlocks, "no schedule let them wait for each other"
+
+
+def test_a_claim_takes_one_of_two_jobs_and_never_the_same_as_another_claim(world: World) -> None:
+    claim = NAMED["claim next"]
+    assert play_all(world, [Pair(claim, NAMED[name], "both queued") for name in ("claim next", "claim by id")]) > 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "schedules"),
+    [
+        # Two that have nothing in common: 3 statements among 6, BEGIN and COMMIT with them.
+        ("pause", "cancel hard", math.comb(9, 3)),
+        # One statement that commits by itself, among 6.
+        ("heartbeat", "pause", math.comb(4, 1)),
+        # Who comes second waits for its lock: BEGIN before that, sent anywhere behind the lock of the first one.
+        ("cancel hard", "signal", 2 * (3 + 4 + 5 + 6 + 7)),
+    ],
+)
+def test_without_a_bound_there_are_as_many_schedules_as_the_statements_allow(
+    left: str, right: str, schedules: int, postgres: Server
+) -> None:
+    with world_on(postgres, stops_at_begin=True) as world:
+        pair = Pair(NAMED[left], NAMED[right], "running")
+        runs = [run for run, _ in world.play(pair, bound=None)]
+        assert len({run.choices for run in runs}) == len(runs) == schedules
+
+
+def test_pairs_that_meet_have_more_schedules_than_their_two_orders(world: World) -> None:
+    for left, right, least in (
+        ("cancel hard", "signal", 4),
+        ("enqueue under a request", "enqueue under a request", 4),
+        ("enqueue, replace", "enqueue, replace", 10),
+        ("claim by id", "pause", 3),
+        ("reopen", "receive", 6),
+    ):
+        pair = Pair(NAMED[left], NAMED[right], NAMED[left].state)
+        play_all(world, [pair])
+        assert world.schedules[pair] >= least, pair
