@@ -22,7 +22,7 @@ from leftfold.store.rows import Log, read_logs
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: A token or its digest: as a field, or first of what is remembered of a claim.
-_TOKEN: Final = re.compile(r'(token\\?":\\?"|\[\\?"|^\\?")([A-Za-z0-9_-]{22}|[0-9a-f]{32})(?=\\?")')
+_TOKEN: Final = re.compile(r'(token\\?":\\?"|^\["\[\\")([A-Za-z0-9_-]+)(?=\\?")')
 
 
 class Outcome(NamedTuple):
