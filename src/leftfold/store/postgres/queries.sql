@@ -290,11 +290,11 @@ WHERE true
   AND (:key::text IS NULL OR key = :key)
   AND (:correlation_id::text IS NULL OR correlation_id = :correlation_id)
   AND (:owner::text IS NULL OR owner = :owner)
-ORDER BY id DESC LIMIT :limit;
+ORDER BY jobs.id DESC LIMIT :limit;
 
 -- name: find
 -- Ids that begin so: two of them mean that the beginning is too short.
-SELECT id::text FROM {schema}.jobs WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY id LIMIT 2;
+SELECT id::text FROM {schema}.jobs WHERE id BETWEEN :low::uuid AND :high::uuid ORDER BY jobs.id LIMIT 2;
 
 -- name: counts
 SELECT queue, kind, state, sum(jobs)::bigint FROM {schema}.counts
