@@ -49,7 +49,8 @@ SELECT id::text FROM made;
 -- The live jobs that hold these keys.
 SELECT j.id::text, j.tenant, j.kind, j.key, j.state, j.version, j.renewals, j.attempt
 FROM unnest(:tenant::text[], :kind::text[], :key::text[]) AS a (tenant, kind, key)
-JOIN {schema}.jobs j ON j.tenant = a.tenant AND j.kind = a.kind AND j.key = a.key AND j.ended_at IS NULL;
+CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k
+                    WHERE k.tenant = a.tenant AND k.kind = a.kind AND k.key = a.key AND k.ended_at IS NULL OFFSET 0) j;
 
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
@@ -86,7 +87,7 @@ held AS MATERIALIZED (
           AND k.state = ANY (:sources::{schema}.state[]) AND (:kinds::text[] IS NULL OR k.kind = ANY (:kinds::text[]))
           AND (:request_id::text IS NULL OR k.renewed_by IS DISTINCT FROM :request_id::text)
           AND (:request_id::text IS NULL OR NOT EXISTS (  -- the id is spent on this job, for something else
-              SELECT FROM {schema}.events e WHERE e.job_id = k.id AND e.request_id = :request_id::text))
+              SELECT FROM {schema}.events e WHERE e.job_id = k.id AND e.request_id = :request_id::text OFFSET 0))
         ORDER BY k.due, k.id
         LIMIT :limit
         FOR UPDATE SKIP LOCKED
@@ -109,7 +110,7 @@ moved AS (
     UPDATE {schema}.jobs j
     SET state = {claimed}, version = j.version + 1, updated_at = s.at, head = s.hash, attempt = j.attempt + 1,
         owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
-    FROM sealed s WHERE j.ctid = s.place
+    FROM sealed s WHERE j.ctid = s.place AND j.ctid = ANY (ARRAY(SELECT place FROM sealed))
     RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.cancel_requested_at, j.state,
               s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.hash
 ),
@@ -127,8 +128,10 @@ counted AS (
 )
 SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data
 FROM moved m
-JOIN {schema}.events first ON first.job_id = m.id AND first.version = 1
-LEFT JOIN {schema}.events later ON later.job_id = m.id AND later.version = m.enqueued AND m.enqueued > 1
+CROSS JOIN LATERAL (SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = 1 OFFSET 0) first
+LEFT JOIN LATERAL (
+    SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = m.enqueued AND m.enqueued > 1 OFFSET 0
+) later ON true
 ORDER BY m.priority DESC, m.was_due, m.id;
 
 -- name: claims
@@ -216,7 +219,7 @@ SELECT coalesce(:now::bigint, {schema}.clock());
 -- The whole log of each job, with what its row knows beside it.
 SELECT j.id::text, j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, j.frozen_at, e.version, e.at, e.format, e.event,
        nullif(e.who, ''), e.actor, nullif(e.request_id, ''), nullif(e.request_hash, ''), e.data, e.seal
-FROM {schema}.jobs j LEFT JOIN {schema}.events e ON e.job_id = j.id
+FROM {schema}.jobs j LEFT JOIN LATERAL (SELECT * FROM {schema}.events k WHERE k.job_id = j.id OFFSET 0) e ON true
 WHERE j.id = ANY (:id::uuid[])
 ORDER BY j.id, e.version;
 
