@@ -12,6 +12,7 @@ from leftfold import Engine
 from leftfold.asking import NewJob
 from leftfold.core import events as e
 from leftfold.engine.running import one
+from leftfold.store.feed import NOTHING, FeedPage
 from leftfold.store.query import Operation as StoreOperation
 
 T = TypeVar("T")
@@ -61,6 +62,13 @@ def _mixed(engine: Engine, scene: Scene) -> list[NewJob]:
     """Give two new jobs, of which one waits for another: they are inserted one behind the other."""
     plain, waiting = _in_turn(engine, KEYS)
     return [NewJob("work", **_new(scene, plain)), NewJob("work", **_new(scene, waiting), after=[scene.job])]
+
+
+def _page(scene: Scene) -> FeedPage:
+    """Give a page that a consumer of whom nobody knew was given."""
+    return FeedPage(
+        consumer=scene.named("consumer"), records=(), caught_up=True, rev=0, seen=NOTHING, target=NOTHING, complete=True
+    )
 
 
 def _fold(engine: Engine, scene: Scene) -> None:
@@ -163,6 +171,13 @@ OPERATIONS: Final = (
               lambda x, s: x.pause(s.queue)),
     Operation("unpause", "unpause", "in a paused queue",
               lambda x, s: x.unpause(s.queue)),
+    # --- the feed -----------------------------------------------------------------------------------------------------
+    Operation("begin to consume", "feed", "queued",
+              lambda x, s: x.feed(s.named("consumer"), start="now").consumer),
+    Operation("acknowledge", "acknowledge", "queued",
+              lambda x, s: x.acknowledge(_page(s))),
+    Operation("forget the consumer", "forget_consumer", "queued",
+              lambda x, s: x.forget_consumer(s.named("consumer"))),
     Operation("fold the counters", "_write", "queued",
               _fold),
 )

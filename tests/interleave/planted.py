@@ -77,6 +77,7 @@ def _load_before_the_lock(patch: Patch) -> None:
 
 
 _BY_PLACE: Final = "FROM sealed s WHERE j.ctid = s.place"
+_BY_PLACES: Final = f"{_BY_PLACE} AND j.ctid = ANY (ARRAY(SELECT place FROM sealed))"  # noqa: S608
 _BY_ID: Final = "FROM sealed s WHERE j.id = s.id"
 _LIMIT: Final = "        LIMIT %(limit)s"
 _LOCK: Final = "ORDER BY id FOR UPDATE"
@@ -105,10 +106,10 @@ BUGS: Final = (
     Planted("a claim waits for a locked job", ("claim next", "cancel at a rev", "queued"),
             (("claim", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"),)),
     Planted("a claim locks nothing", ("claim next", "claim next under a request", "queued"),
-            (("claim", "        FOR UPDATE SKIP LOCKED\n", ""), ("claim", _BY_PLACE, _BY_ID))),
+            (("claim", "        FOR UPDATE SKIP LOCKED\n", ""), ("claim", _BY_PLACES, _BY_ID))),
     Planted("a claim takes what a subquery finds", ("claim next", "claim by id", "both queued"),
             (("claim", f"{_LIMIT}\n        FOR UPDATE SKIP LOCKED\n    ) j\n    LIMIT %(limit)s", "    ) j"),
-             ("claim", _BY_PLACE, f"{_BY_ID} AND j.id IN ({_SUBQUERY})")),
+             ("claim", _BY_PLACES, f"{_BY_ID} AND j.id IN ({_SUBQUERY})")),
             settings=_NESTED_LOOPS),
     Planted("nobody asks who holds the key", ("receive", "reopen", "dead-lettered"),
             code=_no_holders),

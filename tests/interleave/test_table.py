@@ -32,7 +32,10 @@ def test_every_operation_of_the_engine_that_writes_is_in_the_table() -> None:
     writing = writing_methods()
     assert {"enqueue", "claim", "complete_many", "signal", "pause"} <= writing, "what writes is no longer recognised"
     assert writing & {"get", "history", "list", "counts", "queues", "find"} == set()
-    assert writing - {operation.method for operation in (*OPERATIONS, *BATCHES)} == set()
+    played = {operation.method for operation in (*OPERATIONS, *BATCHES)}
+    # What only calls others that are played, each in a transaction of its own, needs no row.
+    composed = {name for name in writing if not calls_of(getattr(Engine, name)) & (_WRITES | writing - played)}
+    assert writing - played - composed == set()
 
 
 def test_no_two_operations_have_the_same_name() -> None:

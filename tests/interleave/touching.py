@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 ENDS: Final = frozenset({"COMMIT", "ROLLBACK"})
-EVERYTHING: Final = frozenset({"job", "new job", "event", "key", "request", "queue", "counts"})
+EVERYTHING: Final = frozenset({"job", "new job", "event", "key", "request", "queue", "feed", "counts"})
 
 
 class Touch(NamedTuple):
@@ -51,6 +51,12 @@ TOUCHES: Final[Mapping[str, Touch]] = {
     "await_request": _touch(locks="request"),
     "recall":        _touch(reads="request"),
     "remember":      _touch(locks="request"),
+    "feed_cursor":   _touch(reads="feed"),
+    "feed_stretch":  _touch(reads="event"),
+    "feed_page":     _touch(reads="event"),
+    "feed_begin":    _touch(locks="feed"),
+    "feed_move":     _touch(locks="feed"),
+    "feed_forget":   _touch(locks="feed"),
 }  # fmt: skip
 
 
