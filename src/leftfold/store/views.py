@@ -1,12 +1,12 @@
 """Reading: one job, its log, many jobs, how many. Nothing here writes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from leftfold.core.errors import CorruptLogError, JobNotFoundError, ValidationError
 from leftfold.core.job import Job
-from leftfold.core.lifecycle import State
+from leftfold.core.lifecycle import SHAPE, State
 from leftfold.core.record import Record
 from leftfold.store.query import Query, Steps, ids
 from leftfold.store.replies import Count, Page, Queue, Summary
@@ -49,10 +49,25 @@ def _read(job_id: str) -> Steps[Log]:
 def page(asked: Filter, limit: int, after: str | None) -> Steps[Page]:
     """Give some jobs, newest first, and where to go on."""
     states = None if asked.states is None else [state.value for state in asked.states]
-    arguments = {**asked._asdict(), "states": states, "before": after, "limit": limit + 1}
+    arguments = {**asked._asdict(), **_shape_of(asked), "states": states, "before": after, "limit": limit + 1}
     rows = yield Query("list", arguments)
     jobs = tuple(_summary(row) for row in rows[:limit])
     return Page(jobs=jobs, next=jobs[-1].id if len(rows) > limit else None)
+
+
+def _shape_of(asked: Filter) -> Mapping[str, bool | None]:
+    """Say what all the jobs that are asked for have, by the table of the states: there are indexes of such jobs."""
+    shapes = [SHAPE[state] for state in asked.states or ()]
+    return {
+        "leased": asked.owner is not None or _all(shape.lease for shape in shapes) or None,
+        "waits": _all(shape.wait for shape in shapes) or None,
+        "erred": _all(shape.error for shape in shapes) or None,
+    }
+
+
+def _all(has: Iterable[bool]) -> bool:
+    there = list(has)
+    return bool(there) and all(there)
 
 
 def _summary(row: Sequence[object]) -> Summary:

@@ -25,6 +25,7 @@ from leftfold.store.postgres.wire import (
     queries,
     quoted,
     raced,
+    statement,
     translated,
 )
 from leftfold.store.query import Again, Columns, Operation, Query, adrive, drive
@@ -192,7 +193,7 @@ class PostgresStore(_Base):
 
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
-        sql = self.queries[query.name].encode()
+        sql = statement(self.queries[query.name], query)
         cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=plan(query))
         return cursor.fetchall() if cursor.description is not None else []
 
@@ -298,7 +299,7 @@ class AsyncPostgresStore(_Base):
 
     async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
-        sql = self.queries[query.name].encode()
+        sql = statement(self.queries[query.name], query)
         await cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=plan(query))
         return await cursor.fetchall() if cursor.description is not None else []
 

@@ -98,6 +98,16 @@ def arguments(query: Query, now: int | None) -> Mapping[str, Any]:
     return given
 
 
+_OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)
+
+
+def statement(sql: str, query: Query) -> bytes:
+    """Give the text to be sent. A list has only the conditions that are asked: no plan could fit all of them."""
+    if query.name == "list":
+        sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND {match[2]}", sql)
+    return sql.encode()
+
+
 def plan(query: Query) -> bool | None:
     """Tell psycopg whether to prepare the statement: None leaves it to the number of times."""
     return False if len(query.rows) > PLAN_ANEW_ABOVE or query.name in _VARIED else None

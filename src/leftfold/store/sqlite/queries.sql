@@ -177,11 +177,15 @@ SELECT leftfold_text(j.id), j.state FROM json_each(:rows) JOIN leftfold_jobs j O
 
 -- name: list
 -- Newest first. An argument that is null asks for nothing: the driver leaves its line out, which the planner would not.
+-- Jobs that are leased, wait or have an error are few, and have an index of their own.
 SELECT leftfold_text(id), {summary}
 FROM leftfold_jobs
 WHERE true
   AND (:before IS NULL OR id < leftfold_id(:before))
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
+  AND (:leased IS NULL OR token IS NOT NULL)
+  AND (:waits IS NULL OR wait IS NOT NULL)
+  AND (:erred IS NULL OR error IS NOT NULL)
   AND (:queue IS NULL OR queue = :queue)
   AND (:kind IS NULL OR kind = :kind)
   AND (:tenant IS NULL OR tenant = :tenant)
