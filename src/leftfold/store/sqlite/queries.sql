@@ -30,7 +30,7 @@ FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
 -- name: holders
 -- The live jobs that hold these keys.
 SELECT leftfold_text(j.id), j.tenant, j.kind, j.key, j.state, j.version, j.renewals, j.attempt
-FROM json_each(:rows) JOIN leftfold_jobs j
+FROM json_each(:rows) CROSS JOIN leftfold_jobs j  -- in this order, whatever the statistics say
   ON j.tenant = value ->> 0 AND j.kind = value ->> 1 AND j.key = value ->> 2 AND j.ended_at IS NULL;
 
 -- name: claim
