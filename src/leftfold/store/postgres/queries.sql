@@ -345,17 +345,18 @@ FROM (SELECT :limit::bigint) one LEFT JOIN {schema}.feeds f ON f.consumer = :con
 SELECT count(*), max(at) FROM (
     (SELECT at FROM {schema}.events WHERE xid >= :from AND xid < :to AND at >= :at LIMIT :rows)
     UNION ALL
-    (SELECT at FROM {schema}.events WHERE xid = ANY (:missed::bigint[]) AND at >= :at LIMIT :rows)
+    (SELECT at FROM {schema}.events WHERE :missed::bigint[] <> '{}' AND xid = ANY (:missed::bigint[]) AND at >= :at LIMIT :rows)
 ) e;
 
 -- name: feed_page
--- What the target shows and the consumer has not seen. UNION ALL, for an OR would read the whole table.
+-- What the target shows and the consumer has not seen. UNION ALL, for an OR would read the whole table. That nothing
+-- was missed is asked by itself: of an empty array the planner believes that any index holds it.
 SELECT e.job_id::text, e.version, e.at, e.format, e.event, nullif(e.who, ''), e.actor, nullif(e.request_id, ''),
        nullif(e.request_hash, ''), e.data
 FROM (
     SELECT * FROM {schema}.events WHERE xid >= :from AND xid < :to AND at >= :at
     UNION ALL
-    SELECT * FROM {schema}.events WHERE xid = ANY (:missed::bigint[]) AND xid < :to AND at >= :at
+    SELECT * FROM {schema}.events WHERE :missed::bigint[] <> '{}' AND xid = ANY (:missed::bigint[]) AND xid < :to AND at >= :at
 ) e
 WHERE (e.xid < :low OR e.xid <> ALL (:open::bigint[]))
   AND (e.at, e.job_id, e.version) > (:at, :job_id::uuid, :version)
