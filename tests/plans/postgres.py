@@ -1,0 +1,137 @@
+"""Plans of PostgreSQL, for statements as the driver sends them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg._queries import PostgresQuery
+from psycopg.adapt import Transformer
+from psycopg.sql import SQL, Literal
+from tests.plans.asked import everything_asked
+from tests.plans.loading import Copies, Part, load, make_templates
+
+from leftfold import Engine
+from leftfold.store.postgres.driver import PostgresStore
+from leftfold.store.postgres.wire import arguments, quoted, statement
+from leftfold.store.query import Query
+
+#: Whether the server makes a plan for the values that are asked with, or one for any; `auto` decides after five.
+MODES: Final = ("auto", "force_custom_plan", "force_generic_plan")
+_AUTO_DECIDES_AFTER: Final = 7
+BIG: Final = ("jobs", "events")
+FEW: Final = ("jobs_leased", "jobs_wait", "jobs_error", "jobs_deadline", "jobs_frozen")
+
+
+class Tables:
+    """A schema with many rows, and what an engine asked of it."""
+
+    def __init__(self, url: str, schema: str, parts: Sequence[Part | None]) -> None:
+        self.store = PostgresStore(url, schema=schema).open()
+        self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+        self._schema = quoted(schema)
+        with Engine(self.store) as engine:
+            self._fill(make_templates(engine), parts)
+            self.asked = list(everything_asked(self.store))
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _execute(self, sql: str) -> list[Any]:
+        cursor = self.connection.execute(sql.replace("{schema}", self._schema).encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def _fill(self, templates: Mapping[str, str], parts: Sequence[Part | None]) -> None:
+        for table in BIG:  # statistics are taken when we say so
+            self._execute(f"ALTER TABLE {{schema}}.{table} SET (autovacuum_enabled = off)")
+        ids = "(lpad(to_hex(1600000000000 + n), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid"
+        jobs = {"id": ids, "queue": "($1::text[])[1 + n % cardinality($1)]", "priority": "(n % 3)::smallint",
+                "due": "t.due + (n % 1000) * 1000000", "key": "'key ' || n",
+                "correlation_id": "CASE WHEN n % 10 = 0 THEN 'correlation ' || n END",
+                "token": "left(t.token, 20) || n"}  # fmt: skip
+        copies = {
+            "jobs": Copies(jobs, self._columns("jobs")),
+            "events": Copies({"job_id": ids}, self._columns("events")),
+        }
+
+        def copy(part: Part, first: int, last: int) -> None:
+            queues = "'{" + ",".join(part.queues) + "}'::text[]"
+            for table, spelled in copies.items():
+                values = spelled.values().replace("$1", queues)
+                which = "t.id" if table == "jobs" else "t.version = 1 AND t.job_id"
+                self._execute(
+                    f"INSERT INTO {{schema}}.{table} ({spelled.names()}) SELECT {values} "  # noqa: S608
+                    f"FROM {{schema}}.{table} t, generate_series({first}, {last}) n "
+                    f"WHERE {which} = '{templates[part.state]}'"
+                )
+
+        load(parts, copy, lambda: self._execute("ANALYZE {schema}.jobs, {schema}.events"))
+        for index in ("events_xid", "events_at"):  # as autovacuum does now and then
+            self._execute(f"SELECT brin_summarize_new_values('{{schema}}.{index}'::regclass)")
+
+    def _columns(self, table: str) -> list[str]:
+        asked = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+        return [row[0] for row in self.connection.execute(asked, (self.store.schema, table))]
+
+    def plan(self, query: Query, mode: str) -> "Plan":
+        """Give the plan that the server makes for a query of ours."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(f"SET plan_cache_mode = {mode}".encode())
+            sent = PostgresQuery(Transformer(cursor))
+            given = arguments(query, None)
+            text = statement(self.store.queries[query.name], query)
+            sent.convert(text, given)
+            named = re.findall(r"%\((\w+)\)s", text.decode())
+            values = SQL(", ").join(Literal(given[name]) for name in dict.fromkeys(named))
+            types = ", ".join(_type(oid) for oid in sent.types)
+            cursor.execute("DEALLOCATE ALL")
+            cursor.execute(f"PREPARE p {f'({types})' if types else ''} AS ".encode() + sent.query.rstrip(b";\n "))
+            explain = SQL("EXPLAIN (FORMAT JSON) EXECUTE p") + (SQL("({})").format(values) if types else SQL(""))
+            for _ in range(_AUTO_DECIDES_AFTER if mode == "auto" else 1):
+                cursor.execute(explain)
+                ((found,),) = cursor.fetchall()
+        return Plan(found[0]["Plan"])
+
+
+_TYPES: Final = {0: "unknown", 16: "boolean", 17: "bytea", 20: "bigint", 21: "smallint", 23: "integer", 25: "text"}
+
+
+def _type(oid: int) -> str:
+    return _TYPES[oid]
+
+
+class Plan:
+    """A plan: a tree of nodes."""
+
+    def __init__(self, node: Mapping[str, Any]) -> None:
+        self.nodes = list(_walk(node))
+
+    @property
+    def indexes(self) -> set[str]:
+        """Give the indexes that it uses."""
+        return {node["Index Name"] for node in self.nodes if "Index Name" in node}
+
+    def whole(self) -> list[str]:
+        """Give what it reads from one end to the other: tables, and indexes without a condition and without a limit.
+
+        The indexes of few jobs are there to be read so.
+        """
+        found = [
+            f"Seq Scan on {node['Relation Name']}"
+            for node in self.nodes
+            if node["Node Type"] == "Seq Scan" and node["Relation Name"] in BIG
+        ]
+        return found + [
+            f"{node['Node Type']} using {node['Index Name']}"
+            for node in self.nodes
+            if "Index Name" in node and node.get("Relation Name", "jobs") in BIG
+            if "Index Cond" not in node and not node["limited"] and node["Index Name"] not in FEW
+        ]
+
+
+def _walk(node: Mapping[str, Any], *, limited: bool = False) -> Iterator[dict[str, Any]]:
+    """Give the nodes, each with whether a LIMIT stands above it that can stop it."""
+    yield {**node, "limited": limited}
+    below = node["Node Type"] == "Limit" or (limited and node["Node Type"] in {"Result", "Subquery Scan", "LockRows"})
+    for child in node.get("Plans", ()):
+        yield from _walk(child, limited=below)
