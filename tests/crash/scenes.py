@@ -1,0 +1,137 @@
+"""What is there before an operation: jobs in some state, and the claims on them.
+
+The scenes play at one moment of a clock that stands still, the operations at a later one: leases and waits have run
+out by then, and every job is due. So two runs of an operation write the same.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from leftfold import Backoff, Claim, Engine, Policy
+from leftfold.core.values import WaitFor
+from leftfold.testing.clock import START
+
+THEN: Final = START
+NOW: Final = START + 3600 * 1_000_000
+ACTOR: Final = "client"
+
+# The jitter would come from the job's id, which is another one each time.
+PLAIN: Final = Policy(backoff=Backoff(jitter=False))
+LAST_TRY: Final = Policy(max_failures=1)
+LAST_TRY_CLOSED: Final = Policy(max_failures=1, on_exhausted="fail")
+HELD: Final = Policy(hold_stalled=True)
+
+
+class Held(NamedTuple):
+    """What the caller knows of the scene. Each job is of a kind of its own."""
+
+    jobs: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        return self.jobs[0]
+
+    @property
+    def claim(self) -> Claim:
+        return self.claims[0]
+
+
+def nothing(engine: Engine) -> Held:
+    return Held()
+
+
+def _queued(*kinds: str, policy: Policy = PLAIN) -> Callable[[Engine], Held]:
+    return lambda engine: Held(tuple(engine.enqueue(kind, {"of": kind}, policy=policy).job_id for kind in kinds))
+
+
+def _claimed(*kinds: str, policy: Policy = PLAIN) -> Callable[[Engine], Held]:
+    def scene(engine: Engine) -> Held:
+        jobs = _queued(*kinds, policy=policy)(engine).jobs
+        return Held(jobs, tuple(engine.claim("worker", job_id=job)[0] for job in jobs))
+
+    return scene
+
+
+def _running(*kinds: str, policy: Policy = PLAIN) -> Callable[[Engine], Held]:
+    def scene(engine: Engine) -> Held:
+        held = _claimed(*kinds, policy=policy)(engine)
+        engine.start_many(held.claims)
+        return held
+
+    return scene
+
+
+queued = _queued("a")
+two_queued = _queued("a", "b")
+claimed = _claimed("a")
+two_claimed = _claimed("a", "b")
+running = _running("a")
+two_running = _running("a", "b")
+running_last_try = _running("a", policy=LAST_TRY)
+running_last_try_closed = _running("a", policy=LAST_TRY_CLOSED)
+running_to_be_held = _running("a", policy=HELD)
+
+
+def with_key(engine: Engine) -> Held:
+    return Held((engine.enqueue("a", key="k").job_id,))
+
+
+def received(engine: Engine) -> Held:
+    return Held((engine.receive("a", 1).job_id,))
+
+
+def one_started_of_two(engine: Engine) -> Held:
+    """The second one cannot be completed: each of the two goes its own way through the engine."""
+    held = two_claimed(engine)
+    engine.start(held.claim)
+    return held
+
+
+def running_beside_another(engine: Engine) -> Held:
+    held = running(engine)
+    return held._replace(others=(engine.enqueue("z").job_id,))
+
+
+def stalled(engine: Engine) -> Held:
+    held = running_to_be_held(engine)
+    engine.stall(held.job)
+    return held
+
+
+def parked(engine: Engine) -> Held:
+    held = running(engine)
+    engine.suspend(held.claim, "approved")
+    return held
+
+
+def napping(engine: Engine) -> Held:
+    held = running(engine)
+    engine.suspend(held.claim, "nap", until=WaitFor.TIMER, deadline=60)
+    return held
+
+
+def to_be_cancelled(engine: Engine) -> Held:
+    held = running(engine)
+    engine.cancel(held.job)
+    return held
+
+
+def set_aside(engine: Engine) -> Held:
+    held = running(engine)
+    engine.fail(held.claim, "no", permanent=True)
+    return held
+
+
+def waiting_for_an_ended_one(engine: Engine) -> Held:
+    first = running(engine)
+    waiting = engine.enqueue("b", after=[first.job])
+    engine.complete(first.claim, 1)
+    return Held((waiting.job_id,), others=first.jobs)
+
+
+def paused(engine: Engine) -> Held:
+    held = queued(engine)
+    engine.pause("default", reason="stop", by="ann")
+    return held
