@@ -4,6 +4,7 @@ Asked again, it has happened once.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 from tests.concurrency.crowd import outcome
@@ -48,37 +49,45 @@ def test_who_dies_at_any_statement_on_postgresql_leaves_all_or_nothing(
 
 def die_everywhere(row: Row, ground: Ground, nursery: Nursery) -> int:
     """Die before statement 1, 2, … until there is none left, and behind the last; give how many there were."""
-    before, after, answer = undisturbed(row, ground)
+    run = undisturbed(row, ground)
     for statement in range(1, STATEMENTS_MAX):
         held = ground.set_up(row)
         code = nursery.kill(Death(ground.place, row.name, held, statement))
         assert code in {KILLED, DONE}
-        found = happened(picture_of(ground.engine(), row), before, after, whole=row.whole)
+        found = happened(picture_of(ground.engine(), row), run.before, run.after, whole=row.whole)
         if statement == 1:
-            assert found is (before == after), "nothing was said, and something happened"
+            assert found is (run.before == run.after), "nothing was said, and something happened"
         if code == DONE:
             assert found is True, "it was acknowledged, and it did not happen"
         if row.repeated is not Repeated.ANEW:
-            settle(row, ground.engine(), held, after, answer)
+            settle(row, ground.engine(), held, run)
         if code == DONE:
             return statement - 1
     raise AssertionError("there is no end to it")
 
 
-def settle(row: Row, engine: Engine, held: Held, after: Picture, answer: object) -> None:
-    """Ask again, and demand what one call alone would have come to."""
-    repeated = outcome(row.act, engine, held)
-    assert gist(repeated) == gist(answer)
-    assert picture_of(engine, row) == after
-    if row.proof:
-        row.proof(engine, repeated)
-        check(engine)
+class Run(NamedTuple):
+    """What an operation that nothing disturbs starts from, comes to and answers."""
+
+    before: Picture
+    after: Picture
+    answer: object
 
 
-def undisturbed(row: Row, ground: Ground) -> tuple[Picture, Picture, object]:
-    """Give what is there before the operation and behind it, and its answer."""
+def undisturbed(row: Row, ground: Ground) -> Run:
+    """Carry out the row, and let nobody die."""
     held = ground.set_up(row)
     engine = ground.engine()
     before = picture_of(engine, row)
     answer = outcome(row.act, engine, held)
-    return before, picture_of(engine, row), answer
+    return Run(before, picture_of(engine, row), answer)
+
+
+def settle(row: Row, engine: Engine, held: Held, run: Run) -> None:
+    """Ask again, and demand what one call alone would have come to."""
+    repeated = outcome(row.act, engine, held)
+    assert gist(repeated) == gist(run.answer)
+    assert picture_of(engine, row) == run.after
+    if row.proof:
+        row.proof(engine, repeated)
+        check(engine)
