@@ -4,7 +4,13 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from leftfold.core.errors import OutcomeUnknownError, StoreError, StoreNotReadyError, StoreUnavailableError
+from leftfold.core.errors import (
+    OutcomeUnknownError,
+    StoreDeniedError,
+    StoreError,
+    StoreNotReadyError,
+    StoreUnavailableError,
+)
 from leftfold.store.query import Again
 from leftfold.store.sqlite.library import sqlite
 
@@ -42,14 +48,20 @@ def translated(problem: BaseException, path: str, *, committing: bool = False) -
         return Again()
     if "no such table" in text:
         return StoreNotReadyError(f"{path} holds no leftfold tables: run `leftfold migrate` first")
-    if "not a database" in text or "malformed" in text:
-        return StoreError(f"{path}: {text}")
+    if "malformed" in text:
+        return StoreError(f"{path}: {text}: look at the disk, and restore a backup if it stays so")
+    if "not a database" in text:
+        return StoreError(f"{path}: {text}: give the path of a store, or of a file that is not there yet")
     if "unable to open" in text:
         return StoreError(f"{path} cannot be opened: does its folder exist, and may we write there?")
+    if "readonly" in text:
+        return StoreDeniedError(f"{path} is read-only: may this user write to the file and its folder?")
     if "full" in text:
         return StoreUnavailableError(f"no space is left for {path}: nothing was written")
     if "closed database" in text:
         return StoreError(f"{path}: this connection is closed: open it anew")
     if committing:
         return OutcomeUnknownError(f"the commit to {path} failed: {text}; call again with the same request_id")
+    if "disk I/O" in text:
+        return StoreError(f"{path}: {text}: nothing was written; look at the disk, then try again")
     return StoreError(f"{path}: {text}")
