@@ -116,13 +116,19 @@ def plan(query: Query) -> bool | None:
 #: The transaction did not happen, and may well the next time.
 _GIVE_WAY: Final = frozenset({"40001", "40P01"})
 _BUSY: Final = {
-    "55P03": "a lock was not to be had in time",
-    "57014": "the statement took too long and was cancelled",
-    "53100": "its disk is full",
-    "53200": "it is out of memory",
-    "53300": "it has too many connections",
+    "55P03": "a lock was not to be had in time: try again",
+    "57014": "the statement took too long and was cancelled: try again, or allow it more time",
+    "53100": "its disk is full: make room, then try again",
+    "53200": "it is out of memory: try again when it has less to do",
+    "53300": "it has too many connections: let it allow more, or take a smaller pool_size",
+    "58030": "its disk fails: look at the disk and at the server's log",
     "25006": "it is read-only: connect to the primary",
-    "57P03": "it is starting up or shutting down",
+    "57P03": "it is starting up or shutting down: try again",
+}
+#: What of it a server says to those whom it does not let in: their errors have no SQLSTATE, only a text.
+_BUSY_TEXTS: Final = {
+    r"too many (clients|connections)|remaining connection slots": "53300",
+    r"the database system is|not yet accepting connections": "57P03",
 }
 _NOT_READY: Final = frozenset({"42P01", "42883", "42704", "3F000"})
 _OURS: Final = frozenset({"jobs_key", "events_request"})
@@ -141,18 +147,27 @@ def raced(problem: BaseException) -> bool:
 
 
 def is_cut(problem: psycopg.Error) -> bool:
-    """Tell whether the connection is gone."""
-    state = problem.sqlstate or "08000"
-    return isinstance(problem, psycopg.OperationalError) and state.startswith(("08", "57P0"))
+    """Tell whether the connection is gone: its last words were fatal, or there were none.
+
+    The SQLSTATE alone does not tell: a disk that fails or is full ends a statement, or the whole server.
+    """
+    if (problem.diag.severity_nonlocalized or problem.diag.severity) in {"FATAL", "PANIC"}:
+        return True
+    return isinstance(problem, psycopg.OperationalError) and (problem.sqlstate or "08000").startswith("08")
 
 
 def translated(problem: Exception, *, unknown: bool = False, migrating: bool = False) -> LeftfoldError:
     """Say what an error of the database means. `unknown` means that a commit may have been on its way."""
-    state = getattr(problem, "sqlstate", None) or ""
+    if unknown and isinstance(problem, psycopg.Error) and is_cut(problem):
+        return OutcomeUnknownError(
+            "the connection to PostgreSQL broke: it may have happened; ask again with the same request_id"
+        )
     text = str(problem).strip().partition("\n")[0]
+    state = getattr(problem, "sqlstate", None) or next(
+        (state for words, state in _BUSY_TEXTS.items() if re.search(words, text)), ""
+    )
     if state in _BUSY:
         return StoreUnavailableError(f"PostgreSQL refuses: {_BUSY[state]}")
-    # A failed connection has no SQLSTATE in psycopg: only its text tells.
     if re.search(r'database ".*" does not exist', text) or state == "3D000":
         return StoreNotReadyError(f"PostgreSQL: {text}")
     if re.search(r"invalid \w+ value", text) and isinstance(problem, psycopg.OperationalError):
@@ -164,10 +179,6 @@ def translated(problem: Exception, *, unknown: bool = False, migrating: bool = F
     if state in _NOT_READY and not migrating:
         return StoreNotReadyError("the database holds no leftfold tables: run `leftfold migrate` first")
     if isinstance(problem, psycopg.Error) and is_cut(problem):
-        if unknown:
-            return OutcomeUnknownError(
-                "the connection to PostgreSQL broke: it may have happened; ask again with the same request_id"
-            )
         return StoreUnavailableError(f"PostgreSQL cannot be reached: {text}")
     return StoreError(f"PostgreSQL: {text}")
 

@@ -1,8 +1,8 @@
 """What the errors of SQLite mean, and when to wait."""
 
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
 
 from leftfold.core.errors import (
     OutcomeUnknownError,
@@ -42,26 +42,27 @@ def translated(problem: BaseException, path: str, *, committing: bool = False) -
     if not isinstance(problem, sqlite.Error):
         return problem
     text = str(problem)
-    if "locked" in text or "busy" in text:
-        return StoreUnavailableError(f"{path} is locked by another process: try again")
     if isinstance(problem, sqlite.IntegrityError) and "UNIQUE" in text and ("jobs.key" in text or "request_id" in text):
         return Again()
-    if "no such table" in text:
-        return StoreNotReadyError(f"{path} holds no leftfold tables: run `leftfold migrate` first")
-    if "malformed" in text:
-        return StoreError(f"{path}: {text}: look at the disk, and restore a backup if it stays so")
-    if "not a database" in text:
-        return StoreError(f"{path}: {text}: give the path of a store, or of a file that is not there yet")
-    if "unable to open" in text:
-        return StoreError(f"{path} cannot be opened: does its folder exist, and may we write there?")
-    if "readonly" in text:
-        return StoreDeniedError(f"{path} is read-only: may this user write to the file and its folder?")
-    if "full" in text:
-        return StoreUnavailableError(f"no space is left for {path}: nothing was written")
-    if "closed database" in text:
-        return StoreError(f"{path}: this connection is closed: open it anew")
+    for words, (kind, meaning) in _MEANINGS.items():
+        if words in text:
+            return kind(meaning.format(path=path, text=text))
     if committing:
         return OutcomeUnknownError(f"the commit to {path} failed: {text}; call again with the same request_id")
     if "disk I/O" in text:
         return StoreError(f"{path}: {text}: nothing was written; look at the disk, then try again")
     return StoreError(f"{path}: {text}")
+
+
+#: What the library says, and what it means. The first that fits counts.
+_MEANINGS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
+    "locked": (StoreUnavailableError, "{path} is locked by another process: try again"),
+    "busy": (StoreUnavailableError, "{path} is locked by another process: try again"),
+    "no such table": (StoreNotReadyError, "{path} holds no leftfold tables: run `leftfold migrate` first"),
+    "malformed": (StoreError, "{path}: {text}: look at the disk, and restore a backup if it stays so"),
+    "not a database": (StoreError, "{path}: {text}: name a store, or a file that is not there yet"),
+    "unable to open": (StoreError, "{path} cannot be opened: does its folder exist, and may we write there?"),
+    "readonly": (StoreDeniedError, "{path} is read-only: may this user write to the file and its folder?"),
+    "full": (StoreUnavailableError, "no space is left for {path}: nothing was written; make room, then try again"),
+    "closed database": (StoreError, "{path}: this connection is closed: open it anew"),
+}
