@@ -45,9 +45,9 @@ class Proxy:
         self._order: _Order | None = None
         self.heard: list[str] = []
         # Encryption would be negotiated first, in words that the proxy does not know.
+        user, at, _ = parts.netloc.rpartition("@")
         host = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        user = f"{parts.username}@" if parts.username else ""
-        self.url = parts._replace(netloc=user + host, query="sslmode=disable&gssencmode=disable").geturl()
+        self.url = parts._replace(netloc=user + at + host, query="sslmode=disable&gssencmode=disable").geturl()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def listen(self) -> None:

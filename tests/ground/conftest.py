@@ -1,11 +1,13 @@
 """Ground that gives way: small disks, processes of their own, servers of our own."""
 
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.concurrency.crowd import eventually
 from tests.crash.victims import Nursery
 from tests.places import Place, database_on, file_in, schema_on
 
@@ -34,8 +36,18 @@ def own_server() -> Iterator[OwnServer]:
 
 @pytest.fixture
 def own_place(own_server: OwnServer) -> Iterator[Place]:
+    eventually(own_server._answers)  # it may still be busy with its last crash
     with schema_on(own_server) as place:
         yield place
+
+
+@pytest.fixture
+def own_database(own_server: OwnServer) -> Iterator[Place]:
+    """A database where everybody is let in by name."""
+    eventually(own_server._answers)
+    with database_on(own_server) as url:
+        leftfold.migrate(url)
+        yield Place(url)
 
 
 @pytest.fixture
@@ -54,18 +66,21 @@ def on_sqlite(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def disk_of(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+def disk_of() -> Iterator[Callable[[int], Path]]:
     """Small disks, in megabytes: file systems in memory, which only root can mount."""
     mounted: list[Path] = []
 
     def mount(megabytes: int) -> Path:
-        folder = tmp_path / f"disk-{len(mounted)}"
-        folder.mkdir()
+        folder = Path(
+            tempfile.mkdtemp(prefix="leftfold-disk-")
+        )  # not in the folder of the tests: servers have to get in
+        folder.chmod(0o755)
         made = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0755", "tmpfs", str(folder)],  # noqa: S607
             check=False, capture_output=True, text=True,
         )  # fmt: skip
         if made.returncode:
+            folder.rmdir()
             pytest.skip(f"no small disk can be mounted: {made.stderr.strip()}")
         mounted.append(folder)
         return folder
@@ -73,6 +88,7 @@ def disk_of(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield mount
     for folder in mounted:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607
+        folder.rmdir()
 
 
 @contextmanager
