@@ -105,16 +105,17 @@ def die(death: Death) -> None:
 
 def gate(store: Any, statement: int) -> None:
     """Let this process die when a connection of this store begins the statement of that number."""
-    begun = 0
+    begun, last = 0, ""
 
-    def step() -> None:
-        nonlocal begun
-        begun += 1
+    def step(sql: str = "") -> None:
+        nonlocal begun, last
+        begun += not sql or sql != last  # SQLite shows a statement again at each of its triggers
+        last = sql
         if begun == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if store.dialect == "sqlite":
-        store._connection.set_trace_callback(lambda _: step())
+        store._connection.set_trace_callback(step)
         return
     idle = store._pool._idle
     assert len(idle) == 1, "there is the one connection that looked at the schema"

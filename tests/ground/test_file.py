@@ -4,7 +4,8 @@ import multiprocessing
 import os
 import resource
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -113,9 +114,18 @@ def as_nobody(act: Callable[..., object], *arguments: object) -> None:
     act(*arguments)
 
 
+@pytest.fixture
+def in_public() -> Iterator[Place]:
+    """A file in a folder that anybody can find; those of the test run are for us alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = file_in(Path(folder))
+        place.open().close()
+        yield place
+        protect(place, 0o644, 0o755)
+
+
 def protect(place: Place, mode: int, folder_mode: int) -> None:
-    for folder in place.path.parents[1:3]:  # those of the test run, which are for us alone
-        folder.chmod(0o755)
+    place.path.parent.chmod(0o755)
     place.path.chmod(mode)
     place.path.parent.chmod(folder_mode)
 
@@ -132,12 +142,12 @@ def protect(place: Place, mode: int, folder_mode: int) -> None:
     ids=["read-only file", "read-only file and folder", "read-only folder", "hidden file", "hidden folder"],
 )
 def test_a_file_that_may_not_be_written_is_reported_with_what_to_do(
-    on_sqlite: Place, nursery: Nursery, mode: int, folder_mode: int, error: type[StoreError]
+    in_public: Place, nursery: Nursery, mode: int, folder_mode: int, error: type[StoreError]
 ) -> None:
-    protect(on_sqlite, mode, folder_mode)
-    assert nursery.run(as_nobody, try_to_write, on_sqlite, error) == DONE
-    protect(on_sqlite, 0o644, 0o755)
-    with on_sqlite.open() as engine:
+    protect(in_public, mode, folder_mode)
+    assert nursery.run(as_nobody, try_to_write, in_public, error) == DONE
+    protect(in_public, 0o644, 0o755)
+    with in_public.open() as engine:
         writer = Writer(engine)
         writer.write()
         check_told(engine, writer)
