@@ -98,15 +98,12 @@ def test_a_session_that_sat_idle_in_its_transaction_too_long_is_run_anew(
 
 
 def test_sessions_that_are_terminated_while_they_are_idle_are_not_missed(on_postgres: Place, admin: Connection) -> None:
+    """A statement that commits by itself would leave a doubt if it were sent to a session that is gone."""
     with on_postgres.open() as engine:
-        writer = Writer(engine)
-        for _ in range(3):
-            writer.write()
+        for number in range(3):
+            assert len(logs_of(engine)) == number
             assert terminate_everything(admin) == 1
-            engine.enqueue_many([])
-        writer.write()
-        check_told(engine, writer)
-        assert not writer.heard
+            engine.enqueue("work")
 
 
 def test_sessions_that_are_terminated_under_load_lose_nothing(on_postgres: Place, admin: Connection) -> None:
@@ -158,6 +155,14 @@ def all_lent(engine: Engine) -> Iterator[None]:
     """Keep the one connection of the pool busy."""
     with engine.store._pool.connection():  # type: ignore[attr-defined]
         yield
+
+
+def test_a_pool_that_is_lent_out_is_reported(on_postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leftfold.store.postgres.pool.WAIT_SECONDS", 0.02)
+    with on_postgres.open(pool_size=1) as engine:
+        with all_lent(engine), pytest.raises(StoreUnavailableError, match=r"is pool_size too small\?"):
+            engine.enqueue("work")
+        assert engine.enqueue("work").changed
 
 
 def test_a_database_that_takes_no_writes_is_reported_with_what_to_do(on_postgres: Place) -> None:
