@@ -1,6 +1,7 @@
 # Rendered from leftfold/engine by `make render`: change that one.
 """Claiming jobs, and what their owner then says."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -52,9 +53,8 @@ class Owning(Running):
         if job_id is not None:
             found = asking.id_of(job_id)
             return [await self._write(Operation(lambda: claiming.claim_job(found, command, request, self._forbidden)))]
-        return await self._write(
-            Operation(lambda: claiming.claim(command, wanted, request, self._forbidden), apart=request is None)
-        )
+        steps = functools.partial(claiming.claim, command, wanted, self._trail, request, self._forbidden)
+        return await self._write(Operation(steps, apart=request is None))
 
     async def start(self, claim: Claim, *, request_id: str | None = None) -> Receipt:
         """Say that the handler is entered."""

@@ -11,6 +11,7 @@ from leftfold.core import commands as c
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden
 from leftfold.core.errors import LeftfoldError, StoreError
 from leftfold.store import ops
+from leftfold.store.claiming import Trail
 from leftfold.store.ids import Ids
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.query import Operation, Query, Steps
@@ -39,6 +40,7 @@ class Running:
         self.actor = actor
         self._ids = ids or Ids()
         self._forbidden = forbidden
+        self._trail = Trail()
         self._writes = secrets.randbelow(_FOLD_EVERY)  # so that processes that write once each fold, too
 
     async def __aenter__(self) -> Self:

@@ -1,5 +1,6 @@
 """Claiming jobs, and what their owner then says."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,9 +52,8 @@ class Owning(Running):
         if job_id is not None:
             found = asking.id_of(job_id)
             return [self._write(Operation(lambda: claiming.claim_job(found, command, request, self._forbidden)))]
-        return self._write(
-            Operation(lambda: claiming.claim(command, wanted, request, self._forbidden), apart=request is None)
-        )
+        steps = functools.partial(claiming.claim, command, wanted, self._trail, request, self._forbidden)
+        return self._write(Operation(steps, apart=request is None))
 
     def start(self, claim: Claim, *, request_id: str | None = None) -> Receipt:
         """Say that the handler is entered."""

@@ -1,6 +1,7 @@
 """Operations that give jobs away: by the next that are due, or by id."""
 
 import secrets
+import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,11 +16,15 @@ from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
 from leftfold.core.record import FORMAT, decode
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.ops import Ask, carry_out
-from leftfold.store.query import Query, Steps, ids
+from leftfold.store.query import Arguments, Query, Steps, ids
 from leftfold.store.replies import Claim
 from leftfold.store.requests import Request, once
 
 _TOKEN_BYTES: Final = 16
+_TRAIL_SECONDS: Final = 0.2
+#: Where the rows of a claim say from which lane they come, and how many there were.
+_LANE: Final = slice(9, 12)
+_LANES: Final = 12
 
 
 class Wanted(NamedTuple):
@@ -37,28 +42,63 @@ class _Given(NamedTuple):
     attempts: dict[str, int]  # job id → attempt
 
 
+class Place(NamedTuple):
+    """Somewhere in a lane: how the lane is called, and from which due time on."""
+
+    queue: str
+    priority: int
+    due: int
+
+
+class Trail:
+    """Where the claims of a worker left off, while everything that it can have stands in one lane.
+
+    What was claimed leaves dead entries in PostgreSQL's index, which stay as long as anybody holds an older snapshot.
+    To begin behind them keeps the cost of a claim flat. A job that was committed late, and is due before that place, is
+    found when the trail is dropped: a moment later, or when it leads to nothing.
+    """
+
+    def __init__(self) -> None:
+        self._found: tuple[Wanted, Place, float] | None = None
+
+    def place(self, wanted: Wanted) -> Place | None:
+        """Give where to begin, if that is known and not too old."""
+        if self._found is None or self._found[0] != wanted._replace(limit=0) or self._found[2] < time.monotonic():
+            return None
+        return self._found[1]
+
+    def follow(self, wanted: Wanted, rows: Sequence[Any], begun: Place | None) -> None:
+        """Learn from what a claim gave. It is as old as the last look at all lanes."""
+        if len(rows) < wanted.limit or rows[-1][_LANES] != 1:
+            self._found = None
+        else:
+            until = self._found[2] if begun and self._found else time.monotonic() + _TRAIL_SECONDS
+            self._found = (wanted._replace(limit=0), Place(*rows[-1][_LANE]), until)
+
+
 def new_token() -> str:
     """Give a secret that nobody guesses."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
-def claim(command: c.Claim, wanted: Wanted, request: Request | None, forbidden: Forbidden) -> Steps[list[Claim]]:
+def claim(
+    command: c.Claim, wanted: Wanted, trail: Trail, request: Request | None, forbidden: Forbidden
+) -> Steps[list[Claim]]:
     """Take the jobs that are due, the highest priority first, then the longest due."""
     owner = command.by.name
     return (
         yield from once(
             request,
-            lambda: _claim(command, wanted, forbidden),
+            lambda: _claim(command, wanted, trail, forbidden),
             lambda claims: claims and _given(claims),
             lambda response: _same_claims(msgspec.json.decode(response, type=_Given), owner),
         )
     )
 
 
-def _claim(command: c.Claim, wanted: Wanted, forbidden: Forbidden) -> Steps[list[Claim]]:
+def _claim(command: c.Claim, wanted: Wanted, trail: Trail, forbidden: Forbidden) -> Steps[list[Claim]]:
     sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
-    arguments = {
-        "queues": wanted.queues,
+    arguments: Arguments = {
         "kinds": wanted.kinds,
         "sources": sorted(sources),
         "limit": wanted.limit,
@@ -69,8 +109,17 @@ def _claim(command: c.Claim, wanted: Wanted, forbidden: Forbidden) -> Steps[list
         "request_hash": None if command.request_id is None else c.fingerprint(command),
         "format": FORMAT,
     }
-    rows = yield Query("claim", arguments)
-    return [_claim_of(row, command.token, command.by.name) for row in rows]
+    place = trail.place(wanted)
+    rows = (
+        (yield Query("claim_on", {**arguments, **place._asdict(), "alone": len(wanted.queues or ()) == 1}))
+        if place
+        else []
+    )
+    if not rows:
+        place = None
+        rows = yield Query("claim", {**arguments, "queues": wanted.queues})
+    trail.follow(wanted, rows, place)
+    return [_claim_of(row[:9], command.token, command.by.name) for row in rows]
 
 
 def _given(claims: Sequence[Claim]) -> _Given:

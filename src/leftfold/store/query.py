@@ -62,10 +62,18 @@ def ids(name: str, job_ids: Sequence[str]) -> Query:
 
 
 def load_queries(dialect: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Read a dialect's `queries.sql`: blocks that begin with `-- name:`. What stands in braces is filled in."""
+    """Read a dialect's `queries.sql`: blocks that begin with `-- name:`. What stands in braces is filled in.
+
+    A block that begins with `-- part:` is no query: it stands in the place of its name in braces.
+    """
     text = files("leftfold.store").joinpath(dialect, "queries.sql").read_text(encoding="utf-8")
-    blocks = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)[1:]
-    return {name: fill(body, names) for name, body in zip(blocks[::2], blocks[1::2], strict=True)}
+    blocks = re.split(r"^-- (name|part): (\w+)\n", text, flags=re.MULTILINE)[1:]
+    read = list(zip(blocks[::3], blocks[1::3], blocks[2::3], strict=True))
+    known = dict(names)
+    for sort, name, body in read:
+        if sort == "part":
+            known[name] = fill(body, known)
+    return {name: fill(body, known) for sort, name, body in read if sort == "name"}
 
 
 def fill(text: str, names: Mapping[str, str]) -> str:

@@ -52,35 +52,8 @@ FROM unnest(:tenant::text[], :kind::text[], :key::text[]) AS a (tenant, kind, ke
 CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k
                     WHERE k.tenant = a.tenant AND k.kind = a.kind AND k.key = a.key AND k.ended_at IS NULL OFFSET 0) j;
 
--- name: claim
--- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
--- nothing. The lanes are found by hopping through the index, and read in the order of priority until there is enough.
-WITH RECURSIVE
-clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
-known (queue) AS (
-    SELECT min(queue) FROM {schema}.jobs WHERE due IS NOT NULL AND frozen_at IS NULL AND :queues::text[] IS NULL
-    UNION ALL
-    SELECT (SELECT min(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue > k.queue)
-    FROM known k WHERE k.queue IS NOT NULL
-),
-wanted (queue) AS (
-    SELECT queue FROM (SELECT queue FROM known UNION SELECT unnest(:queues::text[])) q
-    WHERE queue IS NOT NULL
-      AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = queue AND p.paused_at IS NOT NULL)
-),
-lanes (queue, priority) AS (
-    SELECT w.queue, (SELECT max(j.priority) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = w.queue)
-    FROM wanted w
-    UNION ALL
-    SELECT l.queue, (SELECT max(j.priority) FROM {schema}.jobs j
-                     WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = l.queue AND j.priority < l.priority)
-    FROM lanes l WHERE l.priority IS NOT NULL
-),
-held AS MATERIALIZED (
-    SELECT j.*, clock.now
-    FROM clock, (SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, random()) lane
-    CROSS JOIN LATERAL (
-        SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind, k.priority,
+-- part: candidate
+SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind, k.priority,
                k.due AS was_due, coalesce(:lease::bigint, k.lease, {usual_lease}) AS length
         FROM {schema}.jobs k
         WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now AND k.frozen_at IS NULL
@@ -88,12 +61,15 @@ held AS MATERIALIZED (
           AND (:request_id::text IS NULL OR k.renewed_by IS DISTINCT FROM :request_id::text)
           AND (:request_id::text IS NULL OR NOT EXISTS (  -- the id is spent on this job, for something else
               SELECT FROM {schema}.events e WHERE e.job_id = k.id AND e.request_id = :request_id::text OFFSET 0))
+
+-- part: first
         ORDER BY k.due, k.id
         LIMIT :limit
         FOR UPDATE SKIP LOCKED
     ) j
     LIMIT :limit
-),
+
+-- part: give
 told AS MATERIALIZED (
     SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
            greatest(h.now, h.updated_at)::text AS at_text,
@@ -126,13 +102,73 @@ counted AS (
     UNION ALL
     SELECT queue, kind, state, count(*) FROM moved GROUP BY queue, kind, state
 )
-SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data
+SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data,
+       m.queue, m.priority, m.was_due, (SELECT count(*) FROM lanes WHERE priority IS NOT NULL)
 FROM moved m
 CROSS JOIN LATERAL (SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = 1 OFFSET 0) first
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = m.enqueued AND m.enqueued > 1 OFFSET 0
 ) later ON true
 ORDER BY m.priority DESC, m.was_due, m.id;
+
+-- name: claim
+-- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
+-- nothing. The lanes are found by hopping through the index, and read in the order of priority until there is enough.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+known (queue) AS (
+    SELECT min(queue) FROM {schema}.jobs WHERE due IS NOT NULL AND frozen_at IS NULL AND :queues::text[] IS NULL
+    UNION ALL
+    SELECT (SELECT min(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue > k.queue)
+    FROM known k WHERE k.queue IS NOT NULL
+),
+wanted (queue) AS (
+    SELECT queue FROM (SELECT queue FROM known UNION SELECT unnest(:queues::text[])) q
+    WHERE queue IS NOT NULL
+      AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = queue AND p.paused_at IS NOT NULL)
+),
+lanes (queue, priority) AS (
+    SELECT w.queue, (SELECT max(j.priority) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = w.queue)
+    FROM wanted w
+    UNION ALL
+    SELECT l.queue, (SELECT max(j.priority) FROM {schema}.jobs j
+                     WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = l.queue AND j.priority < l.priority)
+    FROM lanes l WHERE l.priority IS NOT NULL
+),
+held AS MATERIALIZED (
+    SELECT j.*, clock.now
+    FROM clock, (SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, random()) lane
+    CROSS JOIN LATERAL (
+        {candidate}
+        {first}
+),
+{give}
+
+-- name: claim_on
+-- The same where one lane is all there is, from the due time on where the last claim left off: entries of jobs that were
+-- claimed stay in the index as long as anybody holds an older snapshot, and need not be read again and again. If there
+-- is another lane, or the clock was set back, nothing is given: then all lanes are to be looked at.
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+lanes (queue, priority) AS MATERIALIZED (
+    SELECT q.name, :priority::smallint FROM clock, (SELECT :queue::text AS name) q
+    WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = q.name AND p.paused_at IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL
+                      AND j.queue = :queue::text AND j.priority > :priority::smallint)
+      AND (:alone OR NOT EXISTS (SELECT FROM {schema}.jobs j
+                                 WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue > :queue::text))
+      AND (:alone OR NOT EXISTS (SELECT FROM {schema}.jobs j
+                                 WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue < :queue::text))
+      AND clock.now >= :due::bigint
+),
+held AS MATERIALIZED (
+    SELECT j.*, clock.now
+    FROM clock, lanes lane
+    CROSS JOIN LATERAL (
+        {candidate}
+          AND k.due >= :due::bigint
+        {first}
+),
+{give}
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.

@@ -79,11 +79,16 @@ SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHER
        '{"token":"' || :token || '"'
        || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, 8)
 FROM temp.picked JOIN leftfold_jobs j USING (n);
-SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
+SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
+       j.queue, j.priority, 0, 0
 FROM temp.picked JOIN leftfold_jobs j USING (n)
 JOIN leftfold_log first ON first.job = j.n AND first.version = 1
 LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY picked.place;
+
+-- name: claim_on
+-- Never asked: what was claimed is gone from the index.
+SELECT 1;
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.

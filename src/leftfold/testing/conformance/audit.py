@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from leftfold.core.job import Job, fold, logged
 from leftfold.core.lifecycle import SHAPE
-from leftfold.core.record import GENESIS, Record, link
+from leftfold.core.record import GENESIS, Record, link, seal
 from leftfold.store.replies import Summary
 from leftfold.store.rows import record_of
 from leftfold.testing.conformance.scene import Scene
@@ -37,9 +37,9 @@ def _logs(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
         log: list[Record] = []
         head = GENESIS
         for row in job_rows:
-            record = record_of(job_id, row[6:])
+            record = record_of(job_id, row[7:])
             head = link(head, record)
-            assert bytes(row[15]) == head, f"record {record.version} of {job_id} breaks the chain"
+            assert bytes(row[-1]) == seal(head), f"record {record.version} of {job_id} breaks the chain"
             log.append(record)
         assert bytes(row[1]) == head, f"the row of {job_id} does not know the end of its log"
         assert [record.version for record in log] == list(range(1, len(log) + 1)), "versions have no gaps"
