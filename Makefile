@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model docs render format requirements wheel clean
+.PHONY: help demo test check model bench chaos docs render format requirements wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -24,6 +24,14 @@ check: $(VENV)/.dev ## ruff, mypy --strict, import direction and the other style
 
 model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 	$(BIN)/leftfold lifecycle check
+
+bench: $(VENV)/.dev ## our stores against bare SQL on the same tables, as ratios; ten minutes
+	$(BIN)/python -m bench.store
+
+chaos: $(VENV)/.dev ## kill writers 200 times, play every schedule, ask a million rows for their plans; half an hour
+	LEFTFOLD_KILLS=200 $(BIN)/python -m pytest -q tests/crash/test_kills.py
+	LEFTFOLD_INTERLEAVE=all $(BIN)/python -m pytest -q --numprocesses auto tests/interleave
+	LEFTFOLD_PLANS_ROWS=1000000 $(BIN)/python -m pytest -q tests/plans
 
 docs: $(VENV)/.demo ## render the diagrams and tables into docs/
 	$(BIN)/python docs/render.py
