@@ -186,12 +186,13 @@ def translated(problem: Exception, *, unknown: bool = False, migrating: bool = F
 def check_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Refuse a connection that the server has closed since it was last used: nothing may have been sent on it yet.
 
-    What the server said to somebody who asked nothing may be its farewell. Looking for it costs no round trip.
+    What the server said to somebody who asked nothing may be its farewell, of which the end of the stream is still on
+    its way. So whatever it said counts as one: a new connection is cheap, a doubt is not. To look costs no round trip.
     """
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    while poll.poll(0):
-        connection.pgconn.consume_input()  # raises at the end of the stream
+    if poll.poll(0):
+        raise psycopg.OperationalError("the server said something to a connection that nobody used")
 
 
 def connect_options(url: str) -> dict[str, Any]:
