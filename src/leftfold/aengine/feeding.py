@@ -36,7 +36,7 @@ class Feeding(Running):
             raise ValidationError(f"start {start!r} is none of beginning, now")
         if start == "now":
             await self._write(Operation(lambda: feed.begin_now(consumer)))
-        return await self._read(feed.read(consumer, limit))
+        return await self._read(feed.read, consumer, limit)
 
     async def acknowledge(self, page: FeedPage, *, within: object = None) -> None:
         """Let the consumer go on behind a page: `within` the transaction of what it did with it, or by itself."""
@@ -62,7 +62,7 @@ class Feeding(Running):
 
     async def consumers(self) -> list[Consumer]:
         """Give every consumer of the feed, and how far behind it is."""
-        return await self._read(feed.consumers())
+        return await self._read(feed.consumers)
 
     async def forget_consumer(self, consumer: str) -> bool:
         """Forget a consumer; one of the same name starts anew. Tells whether there was one."""

@@ -57,7 +57,7 @@ class Proving(Running):
             if progress:
                 progress(jobs)
         if ids is None and since is None:
-            found = await self._read(audit.overall(FINDINGS_MAX))
+            found = await self._read(audit.overall, FINDINGS_MAX)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
         return Verdict(jobs=jobs, events=events, findings=tuple(findings), total=total, frozen=tuple(frozen))
 
@@ -104,7 +104,7 @@ class Proving(Running):
             states=None if asked.states is None else [state.value for state in asked.states],
             queue=queue, kind=kind, tenant=tenant,
         )  # fmt: skip
-        ((now,),) = await self._read(one("clock", {}))
+        ((now,),) = await self._read(one, "clock", {})
         writer = Writer(now)
         yield writer.head()
         after: str | None = None
@@ -133,7 +133,7 @@ class Proving(Running):
     async def _page(self, selection: Selection, after: str | None) -> list[Kept]:
         if after is not None and selection.ids is not None and len(selection.ids) <= PAGE:
             return []  # all of them came with the first page
-        return await self._read(audit.page(selection, after, PAGE))
+        return await self._read(audit.page, selection, after, PAGE)
 
     async def _freeze(self, wrong: Sequence[str], by: str | None) -> list[str]:
         return await self._write(Operation(lambda: audit.freeze(wrong, by or self.actor)))

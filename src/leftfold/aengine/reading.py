@@ -37,19 +37,19 @@ class Reading(Running):
 
     async def queues(self) -> Queues:
         """Give the queues there are."""
-        return await self._read(views.queues())
+        return await self._read(views.queues)
 
     async def get(self, job_id: str) -> Job:
         """Give a job as it is now."""
-        return await self._read(views.get(asking.id_of(job_id)))
+        return await self._read(views.get, asking.id_of(job_id))
 
     async def history(self, job_id: str) -> Records:
         """Give a job's log."""
-        return await self._read(views.history(asking.id_of(job_id)))
+        return await self._read(views.history, asking.id_of(job_id))
 
     async def find(self, beginning: str) -> str:
         """Give the one job id that begins so."""
-        return await self._read(views.find(beginning))
+        return await self._read(views.find, beginning)
 
     async def list(
         self,
@@ -69,8 +69,8 @@ class Reading(Running):
         asked = asking.filter_of(
             states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner
         )
-        return await self._read(views.page(asked, limit, None if after is None else asking.id_of(after)))
+        return await self._read(views.page, asked, limit, None if after is None else asking.id_of(after))
 
     async def counts(self) -> Counts:
         """Give how many jobs there are per queue, kind and state."""
-        return await self._read(views.counts())
+        return await self._read(views.counts)

@@ -2,9 +2,9 @@
 """How operations are run: the part of the engine that every command uses."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from leftfold import asking
 from leftfold.core import commands as c
@@ -18,6 +18,7 @@ from leftfold.store.query import Operation, Query, Steps
 from leftfold.store.replies import Receipt
 from leftfold.store.sessions import AsyncSession
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: How many writes pass between two foldings of the counters.
@@ -81,8 +82,9 @@ class Running:
             raise outcome
         return outcome
 
-    async def _read(self, steps: Steps[T]) -> T:
-        return await self.store.run(Operation(lambda: steps, apart=True, reads=True))
+    async def _read(self, view: Callable[P, Steps[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        # The steps are made anew each time: the store may run them again, from the first one.
+        return await self.store.run(Operation(lambda: view(*arguments, **named), apart=True, reads=True))
 
     async def _write(self, operation: Operation[T]) -> T:
         answer = await self.store.run(operation)

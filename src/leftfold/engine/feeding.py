@@ -35,7 +35,7 @@ class Feeding(Running):
             raise ValidationError(f"start {start!r} is none of beginning, now")
         if start == "now":
             self._write(Operation(lambda: feed.begin_now(consumer)))
-        return self._read(feed.read(consumer, limit))
+        return self._read(feed.read, consumer, limit)
 
     def acknowledge(self, page: FeedPage, *, within: object = None) -> None:
         """Let the consumer go on behind a page: `within` the transaction of what it did with it, or by itself."""
@@ -61,7 +61,7 @@ class Feeding(Running):
 
     def consumers(self) -> list[Consumer]:
         """Give every consumer of the feed, and how far behind it is."""
-        return self._read(feed.consumers())
+        return self._read(feed.consumers)
 
     def forget_consumer(self, consumer: str) -> bool:
         """Forget a consumer; one of the same name starts anew. Tells whether there was one."""

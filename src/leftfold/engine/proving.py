@@ -56,7 +56,7 @@ class Proving(Running):
             if progress:
                 progress(jobs)
         if ids is None and since is None:
-            found = self._read(audit.overall(FINDINGS_MAX))
+            found = self._read(audit.overall, FINDINGS_MAX)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
         return Verdict(jobs=jobs, events=events, findings=tuple(findings), total=total, frozen=tuple(frozen))
 
@@ -103,7 +103,7 @@ class Proving(Running):
             states=None if asked.states is None else [state.value for state in asked.states],
             queue=queue, kind=kind, tenant=tenant,
         )  # fmt: skip
-        ((now,),) = self._read(one("clock", {}))
+        ((now,),) = self._read(one, "clock", {})
         writer = Writer(now)
         yield writer.head()
         after: str | None = None
@@ -132,7 +132,7 @@ class Proving(Running):
     def _page(self, selection: Selection, after: str | None) -> list[Kept]:
         if after is not None and selection.ids is not None and len(selection.ids) <= PAGE:
             return []  # all of them came with the first page
-        return self._read(audit.page(selection, after, PAGE))
+        return self._read(audit.page, selection, after, PAGE)
 
     def _freeze(self, wrong: Sequence[str], by: str | None) -> list[str]:
         return self._write(Operation(lambda: audit.freeze(wrong, by or self.actor)))

@@ -36,19 +36,19 @@ class Reading(Running):
 
     def queues(self) -> Queues:
         """Give the queues there are."""
-        return self._read(views.queues())
+        return self._read(views.queues)
 
     def get(self, job_id: str) -> Job:
         """Give a job as it is now."""
-        return self._read(views.get(asking.id_of(job_id)))
+        return self._read(views.get, asking.id_of(job_id))
 
     def history(self, job_id: str) -> Records:
         """Give a job's log."""
-        return self._read(views.history(asking.id_of(job_id)))
+        return self._read(views.history, asking.id_of(job_id))
 
     def find(self, beginning: str) -> str:
         """Give the one job id that begins so."""
-        return self._read(views.find(beginning))
+        return self._read(views.find, beginning)
 
     def list(
         self,
@@ -68,8 +68,8 @@ class Reading(Running):
         asked = asking.filter_of(
             states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner
         )
-        return self._read(views.page(asked, limit, None if after is None else asking.id_of(after)))
+        return self._read(views.page, asked, limit, None if after is None else asking.id_of(after))
 
     def counts(self) -> Counts:
         """Give how many jobs there are per queue, kind and state."""
-        return self._read(views.counts())
+        return self._read(views.counts)
