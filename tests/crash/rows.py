@@ -37,6 +37,8 @@ class Row(NamedTuple):
     act: Callable[[Any, Held], Any]
     repeated: Repeated = Repeated.SETTLES
     whole: bool = True
+    answers: bool = True  # whoever asks again hears the same
+    skips: bool = False  # what a session still holds that is about to die is left to the next time
     folds: bool = False  # the write is one of those behind which the counters are folded
     proof: Callable[[Engine, Any], None] | None = None  # what the answer must be good for
 
@@ -200,7 +202,20 @@ TELLING: Final = (
     Row("unpause", "unpause", s.paused, lambda on, _: on.unpause("default")),
 )  # fmt: skip
 
-ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *TELLING)}
+KEEPING: Final = (
+    Row("reap", "reap", s.two_overdue, lambda on, _: on.reap(by=KEEPER), answers=False, skips=True),
+    Row("begin to follow the feed", "feed", s.queued, lambda on, _: on.feed("reader", start="now")),
+    Row("acknowledge", "acknowledge", s.read, lambda on, held: on.acknowledge(held.page), answers=False),
+    Row("acknowledge more", "acknowledge", s.read_on, lambda on, held: on.acknowledge(held.page), answers=False),
+    Row("forget a consumer", "forget_consumer", s.read_on, lambda on, _: on.forget_consumer("reader")),
+    Row("verify", "verify", s.two_running, lambda on, _: on.verify()),
+    Row("rebuild", "rebuild", s.two_running, lambda on, _: on.rebuild(reason="to be sure")),
+    Row("import", "import_jobs", s.exported, lambda on, held: on.import_jobs(held.lines)),
+)  # fmt: skip
+
+ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *TELLING, *KEEPING)}
 
 #: What reads, or ends: there is nothing in it to be done by half.
-READS: Final = frozenset({"get", "history", "find", "list", "counts", "queues", "close"})
+READS: Final = frozenset({"get", "history", "find", "list", "counts", "queues", "consumers", "export_jobs", "close"})
+#: What is a row of calls that have rows of their own.
+COMPOSED: Final = frozenset({"follow"})

@@ -7,8 +7,10 @@ out by then, and every job is due. So two runs of an operation write the same.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import leftfold
 from leftfold import Backoff, Claim, Engine, Policy
 from leftfold.core.values import WaitFor
+from leftfold.store.feed import FeedPage
 from leftfold.testing.clock import START
 
 THEN: Final = START
@@ -28,6 +30,12 @@ class Held(NamedTuple):
     jobs: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     others: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()  # of an export
+    pages: tuple[FeedPage, ...] = ()
+
+    @property
+    def page(self) -> FeedPage:
+        return self.pages[0]
 
     @property
     def job(self) -> str:
@@ -135,3 +143,29 @@ def paused(engine: Engine) -> Held:
     held = queued(engine)
     engine.pause("default", reason="stop", by="ann")
     return held
+
+
+def two_overdue(engine: Engine) -> Held:
+    """A lease and a wait that have run out by the time of the operation."""
+    held = two_running(engine)
+    engine.suspend(held.claims[1], "nap", until=WaitFor.TIMER, deadline=60)
+    return held
+
+
+def read(engine: Engine) -> Held:
+    """A page that a new consumer has read."""
+    running(engine)
+    return Held(pages=(engine.feed("reader", limit=2),))
+
+
+def read_on(engine: Engine) -> Held:
+    """The next page of a consumer that is known."""
+    engine.acknowledge(read(engine).page)
+    return Held(pages=(engine.feed("reader", limit=1),))
+
+
+def exported(engine: Engine) -> Held:
+    """Jobs of another store, on their way into this one."""
+    with leftfold.open("sqlite:///:memory:", clock=lambda: THEN, actor=ACTOR) as other:
+        two_running(other)
+        return Held(lines=tuple(other.export_jobs()))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from tests.concurrency.crowd import outcome
+from tests.concurrency.crowd import eventually, outcome
 from tests.crash.grounds import FileGround, Ground, SchemaGround
 from tests.crash.picture import Picture, check, gist, happened, picture_of
-from tests.crash.rows import READS, ROWS, Repeated, Row
+from tests.crash.rows import COMPOSED, READS, ROWS, Repeated, Row
 from tests.crash.scenes import Held
 from tests.crash.victims import DONE, KILLED, Death, Nursery
 
@@ -22,7 +22,7 @@ SHORTEST = {"sqlite": 3, "postgres": 1}  # BEGIN, a statement, COMMIT; or a stat
 
 def test_every_operation_of_the_engine_has_a_row() -> None:
     public = {name for name in dir(Engine) if not name.startswith("_") and callable(getattr(Engine, name))}
-    assert public - READS == {row.operation for row in ROWS.values()}
+    assert public - READS - COMPOSED == {row.operation for row in ROWS.values()}
     assert {name for name in dir(AsyncEngine) if not name.startswith("_")} == public | {
         name for name in dir(Engine) if not name.startswith("_")
     }
@@ -85,8 +85,10 @@ def undisturbed(row: Row, ground: Ground) -> Run:
 
 def settle(row: Row, engine: Engine, held: Held, run: Run) -> None:
     """Ask again, and demand what one call alone would have come to."""
+    if row.skips:
+        eventually(lambda: row.act(engine, held) == [] and picture_of(engine, row) == run.after)
     repeated = outcome(row.act, engine, held)
-    assert gist(repeated) == gist(run.answer)
+    assert not row.answers or gist(repeated) == gist(run.answer)
     assert picture_of(engine, row) == run.after
     if row.proof:
         row.proof(engine, repeated)

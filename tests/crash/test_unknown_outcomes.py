@@ -7,12 +7,13 @@ engine runs the operation anew by itself.
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.concurrency.crowd import outcome
 from tests.crash.grounds import SchemaGround
 from tests.crash.picture import gist, happened, picture_of
-from tests.crash.rows import ROWS, Repeated, Row
+from tests.crash.rows import READS, ROWS, Repeated, Row
 from tests.crash.scenes import ACTOR, NOW, Held
 from tests.crash.test_every_statement import Run, settle, undisturbed
 from tests.places import Place
@@ -36,12 +37,13 @@ def through(proxy: Proxy, on_postgres: SchemaGround) -> Place:
 
 
 def commits(requests: list[str]) -> list[bool]:
-    """Tell of each request whether it may commit something: a COMMIT, and what is in no transaction."""
+    """Tell of each request whether it may commit something: a COMMIT, and what writes in no transaction."""
     found, inside = [], False
     for sql in requests:
         ends = re.match("COMMIT|ROLLBACK", sql) is not None
         inside = inside or sql.startswith("BEGIN")
-        found.append(sql == "COMMIT" or not inside)
+        writes = re.search(r"\b(INSERT|UPDATE|DELETE)\b", sql) is not None
+        found.append(sql == "COMMIT" or (writes and not inside))
         inside = inside and not ends
     return found
 
@@ -101,11 +103,48 @@ def judge(row: Row, engine: Engine, held: Held, run: Run, heard: object, cut: Cu
         assert isinstance(heard, OutcomeUnknownError), "the commit may have happened, and nobody says so"
         # Of many jobs some may be done by a short statement of their own, and the others in a transaction behind it.
         assert not row.whole or found is (cut is Cut.AFTER or run.before == run.after)
-    else:
+    elif not row.skips:
         assert gist(heard) == gist(run.answer), "nothing was committed: the engine runs it anew"
         assert found is True
     if row.repeated is not Repeated.ANEW:
         settle(row, engine, held, run)
+
+
+#: One of each kind of reading. An answer is whole, or it is none.
+READINGS: dict[str, Callable[[Any, str], Any]] = {
+    "get": lambda on, job: on.get(job),
+    "history": lambda on, job: on.history(job),
+    "find": lambda on, job: on.find(job[:-2]),
+    "list": lambda on, _: on.list(),
+    "counts": lambda on, _: on.counts(),
+    "queues": lambda on, _: on.queues(),
+    "consumers": lambda on, _: on.consumers(),
+}
+
+
+def test_what_is_read_over_a_connection_that_breaks_is_read_anew(
+    proxy: Proxy, through: Place, on_postgres: SchemaGround
+) -> None:
+    assert set(READINGS) == READS - {"close", "export_jobs"}
+    row = ROWS["acknowledge more"]
+    on_postgres.set_up(row)
+    (job,) = on_postgres.engine().list().jobs
+    with through.open(clock=lambda: NOW, actor=ACTOR) as engine:
+        for read in READINGS.values():
+            expected = read(on_postgres.engine(), job.id)
+            assert expected
+            proxy.cut(1, Cut.AFTER)
+            assert read(engine, job.id) == expected
+            assert asyncio.run(aread(read, through, job.id, lambda: proxy.cut(1, Cut.AFTER))) == expected
+        for number in range(1, 4):
+            proxy.cut(number, Cut.AFTER)
+            assert list(engine.export_jobs()) == list(on_postgres.engine().export_jobs())
+
+
+async def aread(read: Callable[[Any, str], Any], place: Place, job_id: str, before: Callable[[], None]) -> object:
+    async with await place.aopen(clock=lambda: NOW, actor=ACTOR) as engine:
+        before()
+        return await read(engine, job_id)
 
 
 def test_a_connection_that_always_breaks_before_the_commit_is_reported_and_nothing_happened(
