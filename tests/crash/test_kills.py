@@ -25,7 +25,8 @@ from leftfold.testing.postgres import Server
 
 KILLS = int(os.environ.get("LEFTFOLD_KILLS", "10"))
 KILLS_PER_STORE = 20  # more, and reading it all afterwards would take longer than the killing
-LIFE = 0.12  # seconds at most: some die before they have opened the store
+LIFE = 0.03  # seconds at most, from birth or from some answer on
+ANSWERS = 12
 
 
 class Told(NamedTuple):
@@ -42,14 +43,21 @@ def told_in(file: Path) -> Told:
     return Told(max(begun, default=0), [(job_id, event) for job_id, event in words if job_id != "begins"])
 
 
-def write_until_killed(place: Place, file: Path, first: int, seconds: float) -> None:
-    """Make, claim and complete jobs, each by a request of its own number, and write down each answer."""
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody catches the alarm: it kills, wherever we are
+def write_until_killed(place: Place, file: Path, first: int, answers: int, seconds: float) -> None:
+    """Make, claim and complete jobs, each by a request of its own number, and write down each answer.
+
+    Some time after so many answers we are killed: nobody catches the alarm. -1 is before the store is opened.
+    """
+    alarms = {answers: seconds}
+    signal.setitimer(signal.ITIMER_REAL, alarms.pop(-1, 0))
     with place.open() as engine, file.open("a", encoding="utf-8", buffering=1) as told:
+        answered = count()
         for number in count(first):
             told.write(f"begins {number}\n")
             for job_id, event in work(engine, number):
                 told.write(f"{job_id} {event}\n")
+                if (answer := next(answered)) in alarms:
+                    signal.setitimer(signal.ITIMER_REAL, alarms.pop(answer))
 
 
 def work(engine: Engine, number: int) -> Iterator[tuple[str, str]]:
@@ -95,7 +103,8 @@ def test_a_writer_that_is_killed_at_any_moment_loses_nothing_and_does_nothing_tw
         file.touch()
         for _ in range(min(KILLS_PER_STORE, KILLS - killed)):
             first = told_in(file).last  # of this one the answer may have been lost: it is asked again
-            code = nursery_of("").run(write_until_killed, place, file, first, dice.uniform(0, LIFE))
+            moment = dice.randint(-1, ANSWERS), dice.uniform(1e-6, LIFE)
+            code = nursery_of("").run(write_until_killed, place, file, first, *moment)
             assert code == -signal.SIGALRM
             killed += 1
         answers += check_everything(place, told_in(file))
