@@ -71,6 +71,12 @@ def _page(scene: Scene) -> FeedPage:
     )
 
 
+def _found(engine: Engine) -> list[object]:
+    """Give what is wrong with the store: nothing, whatever others are at."""
+    verdict = engine.verify()
+    return [*verdict.findings, *verdict.frozen]
+
+
 def _fold(engine: Engine, scene: Scene) -> None:
     """Do what every so many writes do beside."""
     engine.store.run(StoreOperation(lambda: one("fold_counts", {"limit": 1000}), apart=True))
@@ -180,6 +186,20 @@ OPERATIONS: Final = (
               lambda x, s: x.forget_consumer(s.named("consumer"))),
     Operation("fold the counters", "_write", "queued",
               _fold),
+)
+
+#: What speaks of all jobs of a store: played where only the scene's job is there to be found.
+KEEPING: Final = (
+    Operation("reap", "reap", "overdue",
+              lambda x, _: x.reap(), passes_over=True),
+    Operation("reap waits", "reap", "overdue wait",
+              lambda x, _: x.reap(), passes_over=True),
+    Operation("verify", "verify", "overdue",
+              lambda x, _: _found(x)),
+    Operation("import what is there", "import_jobs", "overdue",
+              lambda x, s: x.import_jobs(x.export_jobs(jobs=[s.job]))),
+    Operation("rebuild", "rebuild", "overdue",
+              lambda x, s: x.rebuild(s.job, reason="to be sure")),
 )
 
 #: Batches about both jobs: the right side names them in the opposite order.

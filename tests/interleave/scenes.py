@@ -133,6 +133,10 @@ def _dead_letter_both(engine: Engine, scenes: Made) -> None:
         engine.dead_letter(claim, "beyond hope")
 
 
+def _renew_the_other(engine: Engine, scenes: Made) -> None:
+    engine.heartbeat_many([scene.both[1] for scene in scenes], lease=3600)
+
+
 def _pause(engine: Engine, scenes: Made) -> None:
     engine.release_many(_first(scenes))
     for scene in scenes:
@@ -158,17 +162,23 @@ STATES: Final[Mapping[str, tuple[Next, ...]]] = {
     "dead-lettered": (_start, _dead_letter),
     "both dead-lettered": (_start, _dead_letter_both),
     "in a paused queue": (_pause,),
+    "overdue": (_start, _renew_the_other),
+    "overdue wait": (
+        _start,
+        _renew_the_other,
+        lambda engine, scenes: engine.suspend_many(_first(scenes), "go", deadline=DEADLINE_SECONDS),
+    ),
 }
 
 _NUMBERS: Final = count(1)
-_AT_ONCE: Final = 12
+AT_ONCE: Final = 12
 
 
 class Stage:
     """Makes scenes in time. The clock stands at the set-up while one is made, and later whenever one is played."""
 
-    def __init__(self, engine: Engine, clock: FakeClock) -> None:
-        self.engine, self.clock = engine, clock
+    def __init__(self, engine: Engine, clock: FakeClock, at_once: int = AT_ONCE) -> None:
+        self.engine, self.clock, self._at_once = engine, clock, at_once
         self.known: set[str] = set()  # jobs that somebody was told of
         self._kept: dict[str, list[Scene]] = {}
 
@@ -176,13 +186,16 @@ class Stage:
         """Give a scene that nobody played yet."""
         kept = self._kept.setdefault(state, [])
         if not kept:
+            if self._at_once == 1:  # a scene by itself: nobody finds anything of those before it
+                while self.engine.reap(limit=1000):
+                    pass
             self.clock.advance(-LATER_SECONDS)
             kept += self._make(state)
             self.clock.advance(LATER_SECONDS)
         return kept.pop()
 
     def _make(self, state: str) -> Made:
-        numbers = [next(_NUMBERS) for _ in range(_AT_ONCE)]
+        numbers = [next(_NUMBERS) for _ in range(self._at_once)]
         scenes = (_inbox if state == "inbox" else _claimed)(self.engine, numbers)
         for step in STATES[state]:
             step(self.engine, scenes)

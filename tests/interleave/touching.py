@@ -51,6 +51,7 @@ TOUCHES: Final[Mapping[str, Touch]] = {
     "await_request": _touch(locks="request"),
     "recall":        _touch(reads="request"),
     "remember":      _touch(locks="request"),
+    "overdue":       _touch(locks="job"),
     "feed_cursor":   _touch(reads="feed"),
     "feed_stretch":  _touch(reads="event"),
     "feed_page":     _touch(reads="event"),

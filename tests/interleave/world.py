@@ -11,10 +11,11 @@ from tests.interleave.explorer import Ring, Run, explore
 from tests.interleave.gates import Answer, Gate, GatedStore, Side, answer_of, with_settings
 from tests.interleave.operations import Operation
 from tests.interleave.outcomes import BrokenError, Outcome, check_whole, outcome_of
-from tests.interleave.scenes import Scene, Stage
+from tests.interleave.scenes import AT_ONCE, Scene, Stage
 from tests.places import Place, schema_on
 
 from leftfold import Engine
+from leftfold.core.errors import RefusedError
 from leftfold.store.postgres.driver import PostgresStore
 from leftfold.testing.clock import FakeClock
 from leftfold.testing.postgres import Server
@@ -48,11 +49,11 @@ class Pair(NamedTuple):
 class World:
     """Plays pairs, and counts."""
 
-    def __init__(self, place: Place, clock: FakeClock, ring: Ring) -> None:
+    def __init__(self, place: Place, clock: FakeClock, ring: Ring, at_once: int) -> None:
         self.place, self.clock, self.ring = place, clock, ring
         self.engine = Engine(PostgresStore(place.url, schema=place.schema, clock=clock).open(), actor="set-up")
         self.engine.store.counts_grow = False
-        self.stage = Stage(self.engine, clock)
+        self.stage = Stage(self.engine, clock, at_once)
         self.schedules: Counter[Pair] = Counter()
         self._played: dict[str, tuple[Pair, Run]] = {}  # by the queue of its scene
         #: What the code is like while the sides run: as it is, or with a bug in it.
@@ -82,8 +83,8 @@ class World:
             yield done, self._why_not(pair, done, scenes[-1], allowed + (empty_handed if done.overlapped else []))
 
     def _why_not(self, pair: Pair, done: Run, scene: Scene, allowed: list[Outcome]) -> str | None:
-        if any(step.waits for step in done.steps if step.statement == "claim"):
-            return "a claim of whatever is next waited for a lock"
+        if any(step.waits for step in done.steps if step.statement in {"claim", "overdue"}):
+            return "who passes over what others are busy with waited for a lock"
         try:
             outcome = outcome_of(self.engine, scene, done.answers, pair.asks, self.stage.known)
         except BrokenError as problem:
@@ -101,6 +102,9 @@ class World:
         scene = self.stage.scene(pair.state)
         calls = _calls(pair, self._callers(), scene)
         answers = {place: answer_of(calls[place]) for place in order}
+        for answer in answers.values():
+            if answer.raised is not None and not isinstance(answer.raised, RefusedError):
+                raise answer.raised  # the table of operations is wrong
         return outcome_of(self.engine, scene, (answers[0], answers[1]), pair.asks, self.stage.known)
 
     def _without(self, pair: Pair, place: int) -> Outcome:
@@ -148,6 +152,7 @@ def world_on(
     plant: Callable[[PostgresStore], None] | None = None,
     *,
     stops_at_begin: bool = EVERYTHING,
+    at_once: int = AT_ONCE,
 ) -> Iterator[World]:
     """Give a world whose sides have these settings of the session, and perhaps a planted bug in their stores."""
     with ExitStack() as stack:
@@ -162,4 +167,4 @@ def world_on(
             sides.append(Side(name, store, clock))
             stack.callback(sides[-1].close)
         watch = stack.enter_context(psycopg.connect(place.url, autocommit=True))
-        yield stack.enter_context(World(place, clock, Ring(sides[0], sides[1], watch)))
+        yield stack.enter_context(World(place, clock, Ring(sides[0], sides[1], watch), at_once))
