@@ -131,7 +131,8 @@ _BUSY_TEXTS: Final = {
     r"the database system is|not yet accepting connections": "57P03",
 }
 _NOT_READY: Final = frozenset({"42P01", "42883", "42704", "3F000"})
-_OURS: Final = frozenset({"jobs_key", "events_request"})
+#: Constraints that two who do the same at once meet at: `jobs_pkey` when both import one job.
+_OURS: Final = frozenset({"jobs_key", "jobs_pkey", "events_request"})
 
 
 def gives_way(problem: psycopg.Error) -> bool:
