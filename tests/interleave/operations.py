@@ -4,16 +4,19 @@ Owners speak with the claim of the set-up: where its lease is over by then, they
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tests.interleave.scenes import KEEPER, KEYS, POLICY, Scene
 
+import leftfold
 from leftfold import Engine
 from leftfold.asking import NewJob
 from leftfold.core import events as e
 from leftfold.engine.running import one
 from leftfold.store.feed import NOTHING, FeedPage
 from leftfold.store.query import Operation as StoreOperation
+from leftfold.testing.clock import FakeClock
 
 T = TypeVar("T")
 Call = Callable[[Engine, Scene], Any]
@@ -69,6 +72,14 @@ def _page(scene: Scene) -> FeedPage:
     return FeedPage(
         consumer=scene.named("consumer"), records=(), caught_up=True, rev=0, seen=NOTHING, target=NOTHING, complete=True
     )
+
+
+@cache
+def _exported(_: int, queue: str) -> tuple[str, list[str]]:
+    """Give a job of another store, by its id and as the lines of an export."""
+    with leftfold.open("sqlite:///:memory:", clock=FakeClock(), actor="elsewhere") as engine:
+        job_id = engine.enqueue("work", queue=queue).job_id
+        return job_id, list(engine.export_jobs())
 
 
 def _found(engine: Engine) -> list[object]:
@@ -196,8 +207,8 @@ KEEPING: Final = (
               lambda x, _: x.reap(), passes_over=True),
     Operation("verify", "verify", "overdue",
               lambda x, _: _found(x)),
-    Operation("import what is there", "import_jobs", "overdue",
-              lambda x, s: x.import_jobs(x.export_jobs(jobs=[s.job]))),
+    Operation("import", "import_jobs", "overdue",
+              lambda x, s: [x.import_jobs(_exported(s.number, s.queue)[1]), _exported(s.number, s.queue)[0]]),
     Operation("rebuild", "rebuild", "overdue",
               lambda x, s: x.rebuild(s.job, reason="to be sure")),
 )

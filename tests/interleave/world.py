@@ -15,7 +15,7 @@ from tests.interleave.scenes import AT_ONCE, Scene, Stage
 from tests.places import Place, schema_on
 
 from leftfold import Engine
-from leftfold.core.errors import RefusedError
+from leftfold.core.errors import RefusedError, ValidationError
 from leftfold.store.postgres.driver import PostgresStore
 from leftfold.testing.clock import FakeClock
 from leftfold.testing.postgres import Server
@@ -103,7 +103,7 @@ class World:
         calls = _calls(pair, self._callers(), scene)
         answers = {place: answer_of(calls[place]) for place in order}
         for answer in answers.values():
-            if answer.raised is not None and not isinstance(answer.raised, RefusedError):
+            if answer.raised is not None and not isinstance(answer.raised, RefusedError | ValidationError):
                 raise answer.raised  # the table of operations is wrong
         return outcome_of(self.engine, scene, (answers[0], answers[1]), pair.asks, self.stage.known)
 
