@@ -509,7 +509,7 @@ WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS n
 leases AS MATERIALIZED (
     SELECT j.id FROM {schema}.jobs j, clock
     WHERE j.token IS NOT NULL AND j.until <= clock.now AND j.frozen_at IS NULL
-    LIMIT :limit FOR UPDATE OF j SKIP LOCKED
+    ORDER BY j.priority LIMIT :limit FOR UPDATE OF j SKIP LOCKED  -- the order of the index of leases, so that it is read
 ),
 waits AS MATERIALIZED (
     SELECT j.id FROM {schema}.jobs j, clock
