@@ -111,6 +111,7 @@ def live(engine: Engine, word: str, batch: int) -> None:
     for claim in claims[half : half + 1]:
         engine.signal(claim.job_id, "go")
     _refused(lambda: engine.resume(received))
+    engine.reap(limit=10)
     engine.get(received)
     engine.find(received)
     engine.counts()

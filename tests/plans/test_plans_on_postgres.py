@@ -25,6 +25,7 @@ INDEXES: Final = {
     "project": {"jobs_pkey"},
     "states": {"jobs_pkey"},
     "find": {"jobs_pkey"},
+    "overdue": {"jobs_leased", "jobs_deadline"},
     "recall": {"requests_pkey"},
     "list, everything": {"jobs_pkey"},
     "list, a page later": {"jobs_pkey"},
@@ -40,6 +41,7 @@ GUESSED: Final = frozenset(
 UNSERVED: Final = frozenset({"list, key"})
 #: Without any statistics the planner thinks little of an index that only knows ranges, and of one of few jobs.
 NEED_STATISTICS: Final = (
+    "overdue",
     "feed_stretch",
     "feed_page",
     "feeds",
