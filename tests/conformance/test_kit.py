@@ -156,11 +156,11 @@ BUGS = {
 }
 PLANTED = """
 from leftfold.store.query import load_queries
-from leftfold.store.sqlite import driver
+from leftfold.store.sqlite import wire
 
-text = load_queries("sqlite", driver._NAMES)[{query!r}]
+text = load_queries("sqlite", wire._NAMES)[{query!r}]
 assert {right!r} in text, text
-driver.QUERIES[{query!r}] = driver._spelled(text.replace({right!r}, {wrong!r}))
+wire.QUERIES[{query!r}] = wire._spelled(text.replace({right!r}, {wrong!r}))
 """
 
 
@@ -190,9 +190,9 @@ def nobody(*_):
 ops._without_key = nobody
 """
 UNSEALED = """
-from leftfold.store.sqlite import driver
-right = driver.link
-driver.link = lambda previous, *fields: right(previous, *fields[:-1], "x")
+from leftfold.store.sqlite import wire
+right = wire.link
+wire.link = lambda previous, *fields: right(previous, *fields[:-1], "x")
 """
 TRACING = """
 from msgspec.structs import replace

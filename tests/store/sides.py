@@ -14,7 +14,8 @@ from leftfold.store.postgres.driver import PostgresStore
 from leftfold.store.postgres.wire import quoted
 from leftfold.store.query import Columns
 from leftfold.store.rows import COLUMNS, Row
-from leftfold.store.sqlite.driver import MEMORY, SqliteStore
+from leftfold.store.sqlite.driver import SqliteStore
+from leftfold.store.sqlite.library import MEMORY
 from leftfold.testing.clock import FakeClock
 
 ACTOR = "client"

@@ -19,7 +19,7 @@ from leftfold.engine import Engine
 from leftfold.store.postgres.driver import PostgresStore
 from leftfold.store.query import Query
 from leftfold.store.replies import Claim
-from leftfold.store.sqlite import driver
+from leftfold.store.sqlite import wire
 from leftfold.store.sqlite.driver import SqliteStore
 from leftfold.testing.clock import FakeClock
 
@@ -160,7 +160,7 @@ def test_a_row_that_somebody_changed_past_the_engine_is_not_written_over(
         monkeypatch.setitem(side.store.queries, "meddle", meddled)
     else:
         monkeypatch.setitem(
-            driver.QUERIES, "meddle", ("UPDATE leftfold_jobs SET version = version + 1 WHERE id = leftfold_id(:name)",)
+            wire.QUERIES, "meddle", ("UPDATE leftfold_jobs SET version = version + 1 WHERE id = leftfold_id(:name)",)
         )
     with between(side.engine, 3, lambda _: Query("meddle", {"name": jobs.queued})) as interrupted:
         with pytest.raises(StoreError, match="somebody writes past the engine"):

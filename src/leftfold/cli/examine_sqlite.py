@@ -13,8 +13,9 @@ from leftfold.cli.store import Place, check_place
 from leftfold.cli.text import clean, clock, span
 from leftfold.core.errors import LeftfoldError, ValidationError
 from leftfold.opening import address_of
-from leftfold.store.sqlite.driver import MIGRATIONS, QUERIES, SqliteStore, prepare
+from leftfold.store.sqlite.driver import MIGRATIONS, SqliteStore
 from leftfold.store.sqlite.library import NAME, OLDEST, VERSION, can_lose_commits, sqlite
+from leftfold.store.sqlite.wire import QUERIES, prepare
 
 _FULL: Final = 2
 _MIB: Final = 1024 * 1024

@@ -12,37 +12,28 @@ meanwhile.
 import asyncio
 import functools
 import os
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import msgspec
-
-from leftfold.core.errors import (
-    StoreError,
-    StoreNotReadyError,
-    StoreUnavailableError,
-    ValidationError,
-)
+from leftfold.core.errors import StoreError, StoreNotReadyError, StoreUnavailableError
 from leftfold.store import migrate
-from leftfold.store.query import NAMES, Again, Columns, Operation, Query, drive, load_queries
-from leftfold.store.rows import COLUMNS
+from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
-from leftfold.store.sqlite.library import NAME, can_lose_commits, check_version, is_foreign, sqlite
+from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
 from leftfold.store.sqlite.trouble import patiently, raise_translated, translated
+from leftfold.store.sqlite.wire import execute, prepare, statements
+from leftfold.store.sqlite.within import check_foreign, check_place
 
 T = TypeVar("T")
 
 BUSY_SECONDS: Final = 30.0
 _TRIES: Final = 20
 _LOG_BYTES: Final = 2 * 1024 * 1024  # above it, the log is copied into the file
-MEMORY: Final = ":memory:"
 
 #: Settings of every connection. FULL: what was acknowledged survives a power cut.
 _PRAGMAS: Final = (
@@ -55,119 +46,7 @@ _PRAGMAS: Final = (
     "journal_size_limit = 1048576",  # a log that starts anew gives its space back, so that its size tells something
 )
 
-
-_OF_TEXT: Final = {"id": "leftfold_id", "head": "leftfold_from_hex"}  # columns that JSON cannot carry as they are
-
-
-def _item(place: int, column: str) -> str:
-    item = f"value ->> {place}"
-    return f"{_OF_TEXT[column]}({item})" if column in _OF_TEXT else item
-
-
-_NAMES: Final = {
-    **NAMES,
-    "values": ", ".join(_item(place, column) for place, column in enumerate(COLUMNS)),
-    "restored": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS)),
-    "changes": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS, start=1)),
-}
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script into its statements; the semicolons inside of a trigger end none."""
-    statement = ""
-    for piece in script.rstrip(" \n;").split(";"):
-        statement += piece + ";"
-        if sqlite.complete_statement(statement):
-            yield statement.strip()
-            statement = ""
-
-
-def _spelled(script: str) -> tuple[str, ...]:
-    """Spell `value ->> 3` as SQLite before 3.38 knows it."""
-    words = script.split("value ->> ")
-    for place, word in enumerate(words[1:], start=1):
-        digits = word[: len(word) - len(word.lstrip("0123456789"))]
-        words[place] = f"json_extract(value, '$[{digits}]'){word[len(digits) :]}"
-    return tuple(_statements("".join(words)))
-
-
-QUERIES: Final = {name: _spelled(script) for name, script in load_queries("sqlite", _NAMES).items()}
 MIGRATIONS: Final = migrate.migrations("sqlite", {})
-
-
-def id_of(text: str) -> bytes:
-    """Give an id as the file keeps it."""
-    return bytes.fromhex(text.replace("-", ""))
-
-
-def id_text(id_: bytes) -> str:
-    """Give an id as everybody else spells it."""
-    text = id_.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def link(previous: bytes, *fields: bytes | str | int | None) -> bytes:
-    """Give the hash of an event's columns, as `leftfold.core.record.link` computes it."""
-    hashed = sha256(previous)
-    for field in fields:
-        if field is None:
-            hashed.update(b"-")
-        else:
-            text = (id_text(field) if isinstance(field, bytes) else str(field)).encode()
-            hashed.update(b"%d:%b" % (len(text), text))
-    return hashed.digest()
-
-
-def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
-    """Teach a connection the functions that our queries use, and let it leave checkpoints to us."""
-    there = "SELECT 1 FROM pragma_function_list WHERE name = 'leftfold_link'"
-    if not cursor.execute(there).fetchall():  # while the caller reads rows of its own, none could be replaced
-        connection.create_function("leftfold_link", 11, link, deterministic=True)
-        connection.create_function("leftfold_id", 1, id_of, deterministic=True)
-        connection.create_function("leftfold_text", 1, id_text, deterministic=True)
-        connection.create_function("leftfold_from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
-    if guarded:
-        cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
-
-
-def check_foreign(connection: Any) -> None:
-    """Refuse a connection that is none of this process's one SQLite library."""
-    if is_foreign(connection):
-        raise ValidationError(
-            f"this connection is not of {NAME}, which this process uses: two SQLite libraries on one file lose "
-            f"data; connect with {NAME}, or set LEFTFOLD_SQLITE"
-        )
-    if not isinstance(connection, sqlite.Connection):
-        raise ValidationError(f"within takes a connection of {NAME} or of SQLAlchemy, not {connection!r}")
-
-
-def _encodable(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
-
-
-_OPTIONAL: Final = re.compile(r"^ *AND \(:(\w+) IS NULL OR (.*)\)$", re.MULTILINE)
-
-
-def _narrowed(statement: str, arguments: Mapping[str, object]) -> str:
-    """Leave out the conditions whose argument is null, so that an index can serve those that are left."""
-    return _OPTIONAL.sub(lambda match: "" if arguments[match[1]] is None else f"AND {match[2]}", statement)
-
-
-def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
-    """Run one query; the last of its statements that gives rows gives the answer."""
-    arguments: dict[str, Any] = {"now": now}
-    for name, value in query.arguments.items():
-        is_array = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        arguments[name] = msgspec.json.encode(value).decode() if is_array else value
-    if query.columns:
-        rows = [[_encodable(value) for value in row] for row in query.rows]
-        arguments["rows"] = msgspec.json.encode(rows).decode()
-    answer: list[Columns] = []
-    for statement in QUERIES[query.name]:
-        cursor.execute(_narrowed(statement, arguments) if "IS NULL OR" in statement else statement, arguments)
-        if cursor.description is not None:
-            answer = cursor.fetchall()
-    return answer
 
 
 def applied_to(connection: Any) -> list[migrate.Applied]:
@@ -245,7 +124,7 @@ class SqliteStore:
             cursor.execute(MIGRATIONS_TABLE)
             missing = migrate.pending(MIGRATIONS, self.applied())
             for migration in missing:
-                for statement in _statements(migration.sql):
+                for statement in statements(migration.sql):
                     cursor.execute(statement)
                 row = (migration.version, migration.name, migration.checksum, self._clock())
                 cursor.execute("INSERT INTO leftfold_migrations VALUES (?, ?, ?, ?)", row)
@@ -297,7 +176,7 @@ class SqliteStore:
         try:
             cursor = foreign.cursor()
             cursor.row_factory = None
-            self._check_place(foreign, cursor)
+            check_place(foreign, cursor, self.path)
             prepare(cursor, foreign, guarded=self._guarded)
             if not foreign.in_transaction:
                 with self._lock:
@@ -322,13 +201,6 @@ class SqliteStore:
             cursor.execute("RELEASE leftfold")
             return answer
         raise StoreUnavailableError("the operation gave way to others too often: try again")
-
-    def _check_place(self, connection: Any, cursor: Any) -> None:
-        main = next(file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main")
-        if not main or self.path == MEMORY or not Path(main).samefile(self.path):
-            raise ValidationError("within takes a connection to the very file of this store")
-        if not connection.in_transaction and connection.isolation_level is None:
-            raise ValidationError("this connection commits by itself: begin a transaction first")
 
     def _begin_to_write(self, cursor: Any) -> None:
         """Become the writer. A log that has grown large is copied into the file first, while nobody else writes."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from leftfold.core.errors import MissingExtraError, StoreError, ValidationError
 
 OLDEST: Final = (3, 37, 0)  # STRICT tables
+MEMORY: Final = ":memory:"  # the name of a store that has no file
 
 
 def _choose(wish: str) -> ModuleType:

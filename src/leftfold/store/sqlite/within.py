@@ -1,0 +1,27 @@
+"""What a connection of the caller's must be so that an operation may run within its transaction."""
+
+from pathlib import Path
+from typing import Any
+
+from leftfold.core.errors import ValidationError
+from leftfold.store.sqlite.library import MEMORY, NAME, is_foreign, sqlite
+
+
+def check_foreign(connection: Any) -> None:
+    """Refuse a connection that is none of this process's one SQLite library."""
+    if is_foreign(connection):
+        raise ValidationError(
+            f"this connection is not of {NAME}, which this process uses: two SQLite libraries on one file lose "
+            f"data; connect with {NAME}, or set LEFTFOLD_SQLITE"
+        )
+    if not isinstance(connection, sqlite.Connection):
+        raise ValidationError(f"within takes a connection of {NAME} or of SQLAlchemy, not {connection!r}")
+
+
+def check_place(connection: Any, cursor: Any, path: str) -> None:
+    """Refuse a connection to anything but the file at this path, or one that would commit what we write at once."""
+    main = next(file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main")
+    if not main or path == MEMORY or not Path(main).samefile(path):
+        raise ValidationError("within takes a connection to the very file of this store")
+    if not connection.in_transaction and connection.isolation_level is None:
+        raise ValidationError("this connection commits by itself: begin a transaction first")
