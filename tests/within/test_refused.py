@@ -2,10 +2,11 @@
 
 import importlib
 import sqlite3 as stdlib
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from tests.within.hands import NO_TRACE, alchemy_engine, held, look, orders, tra
 from leftfold import Receipt
 from leftfold.core.errors import KeyTakenError, StoreError, StoreUnavailableError, ValidationError
 from leftfold.store.sqlite.library import sqlite
+from leftfold.store.sqlite.within import commits_by_itself
 
 
 def test_a_connection_that_commits_by_itself_is_refused(on_postgres: Place, on_sqlite: Place) -> None:
@@ -39,6 +41,52 @@ def test_a_connection_that_commits_by_itself_is_refused(on_postgres: Place, on_s
         connection.execute("COMMIT")
         connection.close()
         assert len(logs_of(engine)) == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has had autocommit since Python 3.12")
+def test_a_connection_with_autocommit_is_refused_because_its_commit_would_do_nothing(on_sqlite: Place) -> None:
+    connect: Any = partial(stdlib.connect, on_sqlite.path)  # what has no such parameter is pysqlite3, and Python 3.11
+    if sqlite is not stdlib:
+        pytest.skip("pysqlite3 has no autocommit")
+    with on_sqlite.open() as engine:
+        connection = connect(autocommit=True)
+        with pytest.raises(ValidationError, match="commits by itself: begin a transaction first"):
+            engine.enqueue("work", within=connection)
+        assert not connection.in_transaction
+        connection.execute("BEGIN")
+        engine.enqueue("work", within=connection)
+        connection.execute("COMMIT")
+        connection.close()
+        always = connect(autocommit=False)
+        engine.enqueue("work", within=always)
+        always.commit()
+        always.close()
+        assert len(logs_of(engine)) == 2
+
+
+class Settings(NamedTuple):
+    """What a connection says of itself; `autocommit` as of Python 3.12, where -1 is the way of older ones."""
+
+    isolation_level: str | None
+    autocommit: bool | int
+    in_transaction: bool = False
+
+
+@pytest.mark.parametrize(
+    ("settings", "alone"),
+    [
+        (Settings("", -1), False),
+        (Settings("IMMEDIATE", -1), False),
+        (Settings(None, -1), True),
+        (Settings(None, -1, in_transaction=True), False),
+        (Settings("", True), True),
+        (Settings(None, True), True),
+        (Settings("", True, in_transaction=True), False),
+        (Settings("", False, in_transaction=True), False),
+    ],
+)
+def test_every_way_to_commit_by_oneself_is_known(settings: Settings, alone: bool) -> None:
+    assert commits_by_itself(settings) is alone
 
 
 @pytest.mark.parametrize("where", ["postgres", "sqlite"])

@@ -23,5 +23,14 @@ def check_place(connection: Any, cursor: Any, path: str) -> None:
     main = next(file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main")
     if not main or path == MEMORY or not Path(main).samefile(path):
         raise ValidationError("within takes a connection to the very file of this store")
-    if not connection.in_transaction and connection.isolation_level is None:
+    if commits_by_itself(connection):
         raise ValidationError("this connection commits by itself: begin a transaction first")
+
+
+def commits_by_itself(connection: Any) -> bool:
+    """Tell whether nobody but us would begin a transaction on this connection, so that nobody would end it.
+
+    There are two ways to ask for that; with `autocommit=True`, of Python 3.12, even `commit()` does nothing.
+    """
+    is_manual = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
+    return is_manual and not connection.in_transaction
