@@ -11,6 +11,7 @@ from tests.plans.loading import Copies, Part, load, make_templates
 from leftfold import Engine
 from leftfold.store.query import Query
 from leftfold.store.sqlite.driver import SqliteStore
+from leftfold.store.sqlite.wire import execute
 
 #: A step of a plan that reads something from one end to the other. The indexes of few jobs are there to be read so.
 _SCAN: Final = re.compile(
