@@ -18,9 +18,9 @@ READS: Mapping[str, Callable[[Any, str], Any]] = {
     "get": lambda engine, job_id: engine.get(job_id),
     "history": lambda engine, job_id: engine.history(job_id),
     "find": lambda engine, job_id: engine.find(job_id[:30]),
-    "list": lambda engine, job_id: engine.list(kind="work"),
-    "counts": lambda engine, job_id: engine.counts(),
-    "queues": lambda engine, job_id: engine.queues(),
+    "list": lambda engine, _: engine.list(kind="work"),
+    "counts": lambda engine, _: engine.counts(),
+    "queues": lambda engine, _: engine.queues(),
 }
 
 

@@ -203,7 +203,7 @@ def test_a_file_tells_the_time_to_nobody_who_does_not_hold_it(tmp_path: Path) ->
     held: list[bool] = []
 
     def clock() -> int:
-        held.append(bool(opened) and opened[0]._connection.in_transaction)
+        held.append(any(each.in_transaction for store in opened for each in (store._connection, store._reader)))
         return 1_700_000_000_000_000
 
     opened: list[SqliteStore] = []

@@ -1,7 +1,8 @@
-"""Runs operations on an SQLite file: one connection per process, one writer at a time.
+"""Runs operations on an SQLite file: one writer at a time, and readers beside it.
 
 Every write begins as a write (BEGIN IMMEDIATE): a transaction that reads first and writes later fails at once when
-somebody else wrote in between, whatever the busy timeout says.
+somebody else wrote in between, whatever the busy timeout says. Reads have a connection of their own: a write may have
+to wait for another connection of this very process, which perhaps reads before it commits.
 
 The checkpoint guard. On SQLite versions with the WAL-reset bug, a checkpoint that races a writer who starts the
 write-ahead log anew drops committed pages. There automatic checkpoints are switched off, and ours runs on a second
@@ -16,23 +17,26 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from leftfold.core.errors import StoreError, StoreNotReadyError, StoreUnavailableError
 from leftfold.store import migrate
+from leftfold.store.patience import pauses
 from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
-from leftfold.store.sqlite.trouble import patiently, raise_translated, translated
+from leftfold.store.sqlite.trouble import is_locked, patiently, raise_translated, translated
 from leftfold.store.sqlite.wire import execute, prepare, statements
-from leftfold.store.sqlite.within import check_foreign, check_place
+from leftfold.store.sqlite.within import check_foreign, check_place, impatient, patience_of
 
 T = TypeVar("T")
 
 BUSY_SECONDS: Final = 30.0
 _TRIES: Final = 20
+#: Within a transaction that may have begun as a read: changes nothing, and holds the write lock from then on.
+_BECOME_WRITER: Final = "DELETE FROM leftfold_requests WHERE false"
 _LOG_BYTES: Final = 2 * 1024 * 1024  # above it, the log is copied into the file
 
 #: Settings of every connection. FULL: what was acknowledged survives a power cut.
@@ -57,7 +61,10 @@ def applied_to(connection: Any) -> list[migrate.Applied]:
 
 
 class SqliteStore:
-    """A file, opened. Safe for threads, which take turns; not for a fork, which must open it anew."""
+    """A file, opened. Safe for threads, which take turns; not for a fork, which must open it anew.
+
+    What is only in memory has one connection, and one turn for all.
+    """
 
     dialect = "sqlite"
     counts_grow = False
@@ -75,7 +82,9 @@ class SqliteStore:
         self.path = path
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._busy = busy
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the connection that writes
+        self._reading = self._lock if path == MEMORY else threading.Lock()
+        self._copying = threading.Lock()
         self._pid = os.getpid()
         self._guarded = can_lose_commits() and path != MEMORY
         if not create and path != MEMORY and not Path(path).exists():
@@ -87,6 +96,10 @@ class SqliteStore:
             self._checkpointer = self._connect(create=True) if self._guarded else None
             if create and migrate_now:
                 self.migrate()
+            self._reader = self._connection
+            if path != MEMORY:
+                self._reader = self._connect(create=True)
+                self._reader.execute("PRAGMA query_only = ON")
         except BaseException as problem:  # noqa: BLE001 - it is raised again
             self.close()
             raise_translated(problem, self.path)
@@ -105,8 +118,12 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._closed = True
+        self._closed = True
+        if os.getpid() != self._pid:  # they are the parent's: to close them here could end what it has under way
+            return
+        with ExitStack() as turns:
+            for lock in dict.fromkeys((self._lock, self._reading, self._copying)):
+                turns.enter_context(lock)
             for connection in self._opened:
                 connection.close()
 
@@ -137,21 +154,28 @@ class SqliteStore:
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""
-        if os.getpid() != self._pid:
-            raise StoreError("this store was opened before a fork: open it anew in the child")
-        with self._lock:
+        self._check_process()
+        connection, turn = (self._reader, self._reading) if operation.reads else (self._connection, self._lock)
+        with turn:
             self._check_file()
             for _ in range(_TRIES):
                 try:
-                    return self._run_once(operation)
+                    return self._run_once(connection, operation)
                 except Again:
                     continue
         raise StoreUnavailableError("the operation gave way to others too often: try again")
 
-    def _run_once(self, operation: Operation[T]) -> T:
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError("this store was opened before a fork: open it anew in the child")
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreError("this engine is closed: open it anew")
-        cursor = self._connection.cursor()
+
+    def _run_once(self, connection: Any, operation: Operation[T]) -> T:
+        self._check_open()
+        cursor = connection.cursor()
         committing = False
         try:
             if operation.reads:
@@ -162,28 +186,36 @@ class SqliteStore:
             committing = True
             cursor.execute("COMMIT")
         except BaseException as problem:  # noqa: BLE001 - it is raised again
-            if self._connection.in_transaction:
+            if connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise_translated(problem, self.path, committing=committing)
         return answer
 
-    def run_within(self, connection: object, operation: Operation[T]) -> T:
-        """Run an operation as a part of the caller's transaction: nothing is committed here."""
+    def run_within(self, connection: object, operation: Operation[T], *, waits: bool = True) -> T:
+        """Run an operation as a part of the caller's transaction: nothing is committed here.
+
+        Somebody else may be writing. `waits` lets SQLite wait for that as long as the connection's own timeout says.
+        """
+        self._check_process()
+        self._check_open()
         foreign = driver_connection(connection)
         check_foreign(foreign)
-        text_factory = foreign.text_factory
+        text_factory, begun = foreign.text_factory, False
         foreign.text_factory = str
         try:
             cursor = foreign.cursor()
             cursor.row_factory = None
             check_place(foreign, cursor, self.path)
             prepare(cursor, foreign, guarded=self._guarded)
-            if not foreign.in_transaction:
-                with self._lock:
+            begun = foreign.in_transaction
+            with nullcontext() if waits else impatient(cursor):
+                if begun:
+                    cursor.execute(_BECOME_WRITER)
+                else:
                     self._begin_to_write(cursor)
             return self._run_inside(cursor, operation)
         except sqlite.Error as problem:
-            raise_translated(problem, self.path)
+            raise_translated(problem, self.path, begun=begun)
         finally:
             foreign.text_factory = text_factory
 
@@ -205,11 +237,17 @@ class SqliteStore:
     def _begin_to_write(self, cursor: Any) -> None:
         """Become the writer. A log that has grown large is copied into the file first, while nobody else writes."""
         cursor.execute("BEGIN IMMEDIATE")
-        if self._checkpointer is not None and self._log_is_large():
-            with suppress(sqlite.DatabaseError):  # what is wrong with the file, the caller's statements will say
-                self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        if self._copy_large_log():
             cursor.execute("ROLLBACK")  # only a write that begins behind the copy starts the log anew
             cursor.execute("BEGIN IMMEDIATE")
+
+    def _copy_large_log(self) -> bool:
+        """Copy a log that has grown large into the file, where we see to that. Who calls holds the write lock."""
+        if self._checkpointer is None or not self._log_is_large():
+            return False
+        with self._copying, suppress(sqlite.DatabaseError):  # what is wrong with the file, later statements will say
+            self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return True
 
     def _log_is_large(self) -> bool:
         try:
@@ -232,7 +270,7 @@ class SqliteStore:
 
 
 class AsyncSqliteStore:
-    """The same for asyncio: a whole operation per hop to the one thread that has the connection."""
+    """The same for asyncio: a whole operation per hop to a thread, one for what reads and one for what writes."""
 
     dialect = "sqlite"
     counts_grow = False
@@ -240,25 +278,39 @@ class AsyncSqliteStore:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self._closed = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite")
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite-reads")
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""
         if self._closed:
             raise StoreError("this engine is closed: open it anew")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self.store.run, operation)
+        thread = self._reading if operation.reads else self._writing
+        return await asyncio.get_running_loop().run_in_executor(thread, self.store.run, operation)
 
     async def run_within(self, connection: object, operation: Operation[T]) -> T:
-        """Run an operation as a part of the caller's transaction, on the caller's thread."""
-        return self.store.run_within(connection, operation)
+        """Run an operation as a part of the caller's transaction, on the caller's thread.
+
+        While somebody else writes, other tasks go on: it may be one of them.
+        """
+        pause, deadline = pauses(), None
+        while True:
+            try:
+                return self.store.run_within(connection, operation, waits=False)
+            except StoreUnavailableError as problem:
+                deadline = deadline or time.monotonic() + patience_of(connection)
+                if not is_locked(problem.__cause__) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(next(pause))
 
     async def close(self) -> None:
         """Close the file."""
         if self._closed:
             return
         self._closed = True
-        await asyncio.get_running_loop().run_in_executor(self._thread, self.store.close)
-        self._thread.shutdown()
+        await asyncio.get_running_loop().run_in_executor(self._writing, self.store.close)
+        self._writing.shutdown()
+        self._reading.shutdown()
 
 
 MIGRATIONS_TABLE: Final = (

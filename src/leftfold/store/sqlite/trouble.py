@@ -14,6 +14,9 @@ from leftfold.core.errors import (
 from leftfold.store.query import Again
 from leftfold.store.sqlite.library import sqlite
 
+_BUSY_SNAPSHOT: Final = 517
+_ANEW: Final = "roll your transaction back and begin it anew, with BEGIN IMMEDIATE"
+
 
 def patiently(act: Callable[[], object], seconds: float) -> None:
     """Do what SQLite refuses at once, and not after its busy timeout, while another process does the same."""
@@ -29,19 +32,41 @@ def patiently(act: Callable[[], object], seconds: float) -> None:
             return
 
 
-def raise_translated(problem: BaseException, path: str, *, committing: bool = False) -> NoReturn:
+def is_locked(problem: BaseException | None) -> bool:
+    """Tell whether somebody else writes, so that it may go through a moment later."""
+    return isinstance(problem, sqlite.Error) and not _is_stale(problem) and _says_locked(str(problem))
+
+
+def _says_locked(text: str) -> bool:
+    return "locked" in text or "busy" in text
+
+
+def _is_stale(problem: Exception) -> bool:
+    """Tell whether others have written since the transaction began to read. Not every library says so."""
+    return getattr(problem, "sqlite_errorcode", None) == _BUSY_SNAPSHOT
+
+
+def raise_translated(problem: BaseException, path: str, *, committing: bool = False, begun: bool = False) -> NoReturn:
     """Raise what an error means, because of it; an error of ours is raised as it is."""
-    meant = translated(problem, path, committing=committing)
+    meant = translated(problem, path, committing=committing, begun=begun)
     if meant is problem:
         raise meant
     raise meant from problem
 
 
-def translated(problem: BaseException, path: str, *, committing: bool = False) -> BaseException:
-    """Say what an error of the library means; any other is given as it is."""
+def translated(
+    problem: BaseException, path: str, *, committing: bool = False, begun: bool = False
+) -> BaseException:
+    """Say what an error of the library means; any other is given as it is. `begun`: by the caller's own BEGIN."""
     if not isinstance(problem, sqlite.Error):
         return problem
     text = str(problem)
+    if _is_stale(problem):
+        return StoreUnavailableError(f"{path} was written to by others since you began to read: {_ANEW}")
+    if _says_locked(text) and begun:
+        return StoreUnavailableError(
+            f"{path} is locked by another connection, or others wrote to it since you began to read: {_ANEW}"
+        )
     if isinstance(problem, sqlite.IntegrityError) and "UNIQUE" in text and ("jobs.key" in text or "request_id" in text):
         return Again()
     for words, (kind, meaning) in _MEANINGS.items():
@@ -56,8 +81,8 @@ def translated(problem: BaseException, path: str, *, committing: bool = False) -
 
 #: What the library says, and what it means. The first that fits counts.
 _MEANINGS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
-    "locked": (StoreUnavailableError, "{path} is locked by another process: try again"),
-    "busy": (StoreUnavailableError, "{path} is locked by another process: try again"),
+    "locked": (StoreUnavailableError, "{path} is locked by another connection: try again"),
+    "busy": (StoreUnavailableError, "{path} is locked by another connection: try again"),
     "no such table": (StoreNotReadyError, "{path} holds no leftfold tables: run `leftfold migrate` first"),
     "malformed": (StoreError, "{path}: {text}: look at the disk, and restore a backup if it stays so"),
     "not a database": (StoreError, "{path}: {text}: name a store, or a file that is not there yet"),

@@ -77,14 +77,22 @@ def link(previous: bytes, *fields: bytes | str | int | None) -> bytes:
 
 def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
     """Teach a connection the functions that our queries use, and let it leave checkpoints to us."""
-    there = "SELECT 1 FROM pragma_function_list WHERE name = 'leftfold_link'"
-    if not cursor.execute(there).fetchall():  # while the caller reads rows of its own, none could be replaced
+    if not _knows_our_functions(cursor):  # while the caller reads rows of its own, none could be replaced
         connection.create_function("leftfold_link", 11, link, deterministic=True)
         connection.create_function("leftfold_id", 1, id_of, deterministic=True)
         connection.create_function("leftfold_text", 1, id_text, deterministic=True)
         connection.create_function("leftfold_from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
     if guarded:
         cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+
+
+def _knows_our_functions(cursor: Any) -> bool:
+    """Tell so without a look at any table: a transaction that has not read yet can still wait for its turn to write."""
+    try:
+        cursor.execute("SELECT leftfold_id('')").fetchall()
+    except sqlite.OperationalError:
+        return False
+    return True
 
 
 def _encodable(value: Any) -> Any:

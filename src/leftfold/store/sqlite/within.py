@@ -1,9 +1,12 @@
 """What a connection of the caller's must be so that an operation may run within its transaction."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from leftfold.core.errors import ValidationError
+from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, NAME, is_foreign, sqlite
 
 
@@ -34,3 +37,22 @@ def commits_by_itself(connection: Any) -> bool:
     """
     is_manual = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
     return is_manual and not connection.in_transaction
+
+
+def patience_of(connection: object) -> float:
+    """Give how many seconds the caller's connection would wait for others."""
+    cursor = driver_connection(connection).cursor()
+    cursor.row_factory = None
+    ((milliseconds,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
+    return float(milliseconds) / 1000
+
+
+@contextmanager
+def impatient(cursor: Any) -> Iterator[None]:
+    """Let a connection wait for nobody, for the length of the block."""
+    ((milliseconds,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
+    cursor.execute("PRAGMA busy_timeout = 0").fetchall()
+    try:
+        yield
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
