@@ -221,6 +221,20 @@ def test_a_file_tells_the_time_to_nobody_who_does_not_hold_it(tmp_path: Path) ->
     assert all(held)
 
 
+def test_a_file_stays_the_same_one_wherever_the_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with Engine(SqliteStore("jobs.db")) as engine:
+        monkeypatch.chdir(tmp_path / "there")
+        job = engine.enqueue("work")
+        assert engine.get(job.job_id).state is State.QUEUED
+        (tmp_path / "here" / "jobs.db").rename(tmp_path / "here" / "other.db")
+        with pytest.raises(StoreError, match=r"^jobs\.db was replaced or deleted"):
+            engine.counts()
+    assert not list((tmp_path / "there").iterdir())
+
+
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 

@@ -79,7 +79,8 @@ class SqliteStore:
         busy: float = BUSY_SECONDS,
     ) -> None:
         check_version()
-        self.path = path
+        self.path = path if path == MEMORY else str(Path(path).absolute())  # wherever the process goes from here
+        self._shown = path
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._busy = busy
         self._lock = threading.Lock()  # of the connection that writes
@@ -87,7 +88,7 @@ class SqliteStore:
         self._copying = threading.Lock()
         self._pid = os.getpid()
         self._guarded = can_lose_commits() and path != MEMORY
-        if not create and path != MEMORY and not Path(path).exists():
+        if not create and path != MEMORY and not Path(self.path).exists():
             raise StoreNotReadyError(f"there is no store at {path}: `leftfold migrate` or a first enqueue makes one")
         self._opened: list[Any] = []
         self._closed = False
@@ -102,8 +103,8 @@ class SqliteStore:
                 self._reader.execute("PRAGMA query_only = ON")
         except BaseException as problem:  # noqa: BLE001 - it is raised again
             self.close()
-            raise_translated(problem, self.path)
-        self._inode = None if path == MEMORY else Path(path).stat().st_ino
+            raise_translated(problem, self._shown)
+        self._inode = None if path == MEMORY else Path(self.path).stat().st_ino
 
     def _connect(self, *, create: bool) -> Any:
         connection = sqlite.connect(self.path, timeout=self._busy, isolation_level=None, check_same_thread=False)
@@ -149,7 +150,7 @@ class SqliteStore:
         except BaseException as problem:  # noqa: BLE001 - it is raised again
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            raise_translated(problem, self.path)
+            raise_translated(problem, self._shown)
         return missing
 
     def run(self, operation: Operation[T]) -> T:
@@ -188,7 +189,7 @@ class SqliteStore:
         except BaseException as problem:  # noqa: BLE001 - it is raised again
             if connection.in_transaction:
                 cursor.execute("ROLLBACK")
-            raise_translated(problem, self.path, committing=committing)
+            raise_translated(problem, self._shown, committing=committing)
         return answer
 
     def run_within(self, connection: object, operation: Operation[T], *, waits: bool = True) -> T:
@@ -215,7 +216,7 @@ class SqliteStore:
                     self._begin_to_write(cursor)
             return self._run_inside(cursor, operation)
         except sqlite.Error as problem:
-            raise_translated(problem, self.path, begun=begun)
+            raise_translated(problem, self._shown, begun=begun)
         finally:
             foreign.text_factory = text_factory
 
@@ -227,7 +228,7 @@ class SqliteStore:
             except BaseException as problem:
                 cursor.execute("ROLLBACK TO leftfold")
                 cursor.execute("RELEASE leftfold")
-                if isinstance(problem, Again) or isinstance(translated(problem, self.path), Again):
+                if isinstance(problem, Again) or isinstance(translated(problem, self._shown), Again):
                     continue
                 raise
             cursor.execute("RELEASE leftfold")
@@ -262,7 +263,7 @@ class SqliteStore:
         except FileNotFoundError:
             gone = True
         if gone:
-            raise StoreError(f"{self.path} was replaced or deleted while it was open: open it anew")
+            raise StoreError(f"{self._shown} was replaced or deleted while it was open: open it anew")
 
     def pragma(self, name: str) -> Any:
         """Give a setting of the connection."""
