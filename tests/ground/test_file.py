@@ -94,10 +94,10 @@ def test_a_file_that_another_process_locks_is_reported_and_can_be_read(impatient
         job_id = writer.write()
         holder.start()
         assert locked.wait(DEADLINE)
-        with pytest.raises(StoreUnavailableError, match="is locked by another process: try again"):
+        with pytest.raises(StoreUnavailableError, match="is locked by another connection: try again"):
             writer.write()
         assert engine.get(job_id).id == job_id
-        with pytest.raises(StoreUnavailableError, match="is locked by another process: try again"):
+        with pytest.raises(StoreUnavailableError, match="is locked by another connection: try again"):
             engine.claim("worker")
         let_go.set()
         holder.join(DEADLINE)

@@ -241,12 +241,13 @@ def test_a_closed_connection_is_told_so(on_postgres: Place, on_sqlite: Place) ->
             engine.enqueue("work", within=connection)
 
 
-def test_a_database_without_our_tables_is_told_so_and_the_transaction_lives_on(on_postgres: Place) -> None:
-    elsewhere = Place(on_postgres.url, on_postgres.schema)
-    with elsewhere.open() as engine, psycopg.connect(on_postgres.url.replace("/postgres?", "/template1?")) as theirs:
+def test_a_database_that_lost_our_tables_is_told_so_and_the_transaction_lives_on(on_postgres: Place) -> None:
+    with on_postgres.open() as engine, psycopg.connect(on_postgres.url) as connection:
+        connection.execute(f'ALTER TABLE "{on_postgres.schema}".jobs RENAME TO gone'.encode())
         with pytest.raises(StoreError, match="leftfold migrate"):
-            engine.enqueue("work", within=theirs)
-        assert theirs.execute("SELECT 1").fetchall() == [(1,)]
+            engine.enqueue("work", within=connection)
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+        connection.rollback()
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])

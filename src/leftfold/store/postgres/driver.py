@@ -3,21 +3,24 @@
 Read committed is enough: every writer of a job locks its row first. A transaction that had to give way is run anew.
 """
 
+import asyncio
 import functools
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from leftfold.core.errors import StoreError, StoreUnavailableError, ValidationError
 from leftfold.store import migrate
+from leftfold.store.patience import pauses
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
     arguments,
     check_server,
-    check_transaction,
     connect_options,
     gives_way,
     is_cut,
@@ -28,6 +31,7 @@ from leftfold.store.postgres.wire import (
     statement,
     translated,
 )
+from leftfold.store.postgres.within import IDENTITY, AnyConnection, check_same, check_transaction, place_of
 from leftfold.store.query import Again, Columns, Operation, Query, adrive, drive
 from leftfold.store.sessions import driver_connection
 
@@ -35,6 +39,7 @@ T = TypeVar("T")
 
 _TRIES: Final = 20
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_ISOLATION: Final = "SHOW default_transaction_isolation"
 #: Within the caller's transaction: what is refused there must leave no trace, and the transaction usable.
 _SAVEPOINT: Final = "SAVEPOINT leftfold"
 _RELEASE: Final = "RELEASE SAVEPOINT leftfold"
@@ -56,6 +61,22 @@ class _Base:
         self._clock = clock  # None: the server's own
         self._pid = os.getpid()
         self._options = connect_options(url)
+        self._may_be_apart = True
+        self._place: object = None
+        self._same: WeakSet[AnyConnection] = WeakSet()  # connections of callers that turned out to be to our database
+
+    def _learn(self, info: psycopg.ConnectionInfo, isolation: str) -> None:
+        """Note where a new connection goes, and whether a statement without a transaction is read committed there.
+
+        Where it is not, every statement gets a transaction that is: to set that for the session would be lost, or be
+        somebody else's, behind a pooler that parts transactions.
+        """
+        check_server(info)
+        self._place = place_of(info)
+        self._may_be_apart = self._may_be_apart and isolation == "read committed"
+
+    def _is_ours(self, connection: AnyConnection) -> bool:
+        return place_of(connection.info) == self._place or connection in self._same
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -101,8 +122,9 @@ class PostgresStore(_Base):
         """Give a connection of its own."""
         connection = psycopg.connect(self.url, autocommit=True, row_factory=tuple_row, **self._options)
         try:
-            check_server(connection.info)
-        except StoreError:
+            ((isolation,),) = connection.execute(_ISOLATION).fetchall()
+            self._learn(connection.info, isolation)
+        except BaseException:
             connection.close()
             raise
         return connection
@@ -143,22 +165,24 @@ class PostgresStore(_Base):
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction, or each of its queries in one where it says so."""
         self._check_process()
+        pause = pauses()
         for attempt in range(_TRIES):
             progress = _Progress(operation)
             try:
                 with self._pool.connection() as connection:
                     return self._run_once(connection, operation, progress)
             except Again:
-                continue
+                pass
             except psycopg.Error as problem:
                 if not progress.may_run_again(problem, attempt):
                     raise translated(problem, unknown=progress.unknown) from problem
+            time.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
     def _run_once(self, connection: psycopg.Connection[Columns], operation: Operation[T], progress: "_Progress") -> T:
         cursor = connection.cursor()
         execute = functools.partial(self.execute, cursor)
-        if operation.apart:
+        if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return drive(operation.steps(), execute)
         cursor.execute(_BEGIN)
@@ -174,7 +198,8 @@ class PostgresStore(_Base):
             raise ValidationError(f"within takes a psycopg or SQLAlchemy connection, not {connection!r}")
         check_transaction(foreign)
         try:
-            with foreign.cursor(row_factory=tuple_row) as cursor:
+            with psycopg.Cursor(foreign, row_factory=tuple_row) as cursor:
+                self._check_database(foreign, cursor)
                 for _ in range(_TRIES):
                     cursor.execute(_SAVEPOINT)
                     try:
@@ -190,6 +215,13 @@ class PostgresStore(_Base):
         except psycopg.Error as problem:
             raise translated(problem) from problem
         raise StoreUnavailableError(GAVE_WAY)
+
+    def _check_database(self, foreign: psycopg.Connection[Any], cursor: psycopg.Cursor[Columns]) -> None:
+        if not self._is_ours(foreign):
+            with self._pool.connection() as connection:
+                ours = connection.execute(IDENTITY).fetchall()
+            check_same(cursor.execute(IDENTITY).fetchall(), ours)
+            self._same.add(foreign)
 
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
@@ -226,8 +258,9 @@ class AsyncPostgresStore(_Base):
             self.url, autocommit=True, row_factory=tuple_row, **self._options
         )
         try:
-            check_server(connection.info)
-        except StoreError:
+            ((isolation,),) = await (await connection.execute(_ISOLATION)).fetchall()
+            self._learn(connection.info, isolation)
+        except BaseException:
             await connection.close()
             raise
         return connection
@@ -244,16 +277,18 @@ class AsyncPostgresStore(_Base):
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction, or each of its queries in one where it says so."""
         self._check_process()
+        pause = pauses()
         for attempt in range(_TRIES):
             progress = _Progress(operation)
             try:
                 async with self._pool.connection() as connection:
                     return await self._run_once(connection, operation, progress)
             except Again:
-                continue
+                pass
             except psycopg.Error as problem:
                 if not progress.may_run_again(problem, attempt):
                     raise translated(problem, unknown=progress.unknown) from problem
+            await asyncio.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
     async def _run_once(
@@ -261,7 +296,7 @@ class AsyncPostgresStore(_Base):
     ) -> T:
         cursor = connection.cursor()
         execute = functools.partial(self.execute, cursor)
-        if operation.apart:
+        if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return await adrive(operation.steps(), execute)
         await cursor.execute(_BEGIN)
@@ -280,7 +315,8 @@ class AsyncPostgresStore(_Base):
             raise ValidationError(f"within takes an async psycopg or SQLAlchemy connection, not {connection!r}")
         check_transaction(foreign)
         try:
-            async with foreign.cursor(row_factory=tuple_row) as cursor:
+            async with psycopg.AsyncCursor(foreign, row_factory=tuple_row) as cursor:
+                await self._check_database(foreign, cursor)
                 for _ in range(_TRIES):
                     await cursor.execute(_SAVEPOINT)
                     try:
@@ -296,6 +332,15 @@ class AsyncPostgresStore(_Base):
         except psycopg.Error as problem:
             raise translated(problem) from problem
         raise StoreUnavailableError(GAVE_WAY)
+
+    async def _check_database(
+        self, foreign: psycopg.AsyncConnection[Any], cursor: psycopg.AsyncCursor[Columns]
+    ) -> None:
+        if not self._is_ours(foreign):
+            async with self._pool.connection() as connection:
+                ours = await (await connection.execute(IDENTITY)).fetchall()
+            check_same(await (await cursor.execute(IDENTITY)).fetchall(), ours)
+            self._same.add(foreign)
 
     async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""

@@ -167,6 +167,8 @@ def translated(problem: Exception, *, unknown: bool = False, migrating: bool = F
     state = getattr(problem, "sqlstate", None) or next(
         (state for words, state in _BUSY_TEXTS.items() if re.search(words, text)), ""
     )
+    if state in _GIVE_WAY:  # outside of the caller's transaction it is run anew instead
+        return StoreUnavailableError(f"PostgreSQL let others go first: roll back your transaction and try again ({text})")
     if state in _BUSY:
         return StoreUnavailableError(f"PostgreSQL refuses: {_BUSY[state]}")
     if re.search(r'database ".*" does not exist', text) or state == "3D000":
@@ -215,9 +217,3 @@ def check_server(info: psycopg.ConnectionInfo) -> None:
     encoding = info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreError(f"the database is in {encoding}: the hash chain needs one in UTF8")
-
-
-def check_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Refuse a connection that would commit what we write at once."""
-    if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-        raise ValidationError("this connection commits by itself: begin a transaction first")
