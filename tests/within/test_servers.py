@@ -70,3 +70,39 @@ def test_a_transaction_that_others_overtook_is_told_to_roll_back(on_postgres: Pl
         new = engine.enqueue("work", key="key", on_conflict="replace", within=connection)
         connection.commit()
         assert sorted(logs_of(engine)) == sorted([holder.job_id, new.job_id])
+
+
+@pytest.mark.parametrize("factory", [psycopg.RawCursor, psycopg.ClientCursor])
+def test_how_the_caller_likes_its_statements_does_not_matter(on_postgres: Place, factory: Any) -> None:
+    with on_postgres.open() as engine, psycopg.connect(on_postgres.url, cursor_factory=factory) as connection:
+        job = engine.enqueue("work", key="key", request_id="ask", within=connection)
+        assert connection.cursor_factory is factory
+        connection.commit()
+        assert list(logs_of(engine)) == [job.job_id]
+
+    async def main() -> None:
+        async with (
+            await on_postgres.aopen() as engine,
+            await psycopg.AsyncConnection.connect(on_postgres.url, cursor_factory=psycopg.AsyncRawCursor) as connection,
+        ):
+            await engine.enqueue("work", within=connection)
+
+    asyncio.run(main())
+    assert traces(on_postgres)["jobs"] == 2
+
+
+def test_a_connection_in_pipeline_mode_is_refused(on_postgres: Place) -> None:
+    with on_postgres.open() as engine, psycopg.connect(on_postgres.url) as connection:
+        with connection.pipeline(), pytest.raises(ValidationError, match="pipeline mode"):
+            engine.enqueue("work", within=connection)
+        engine.enqueue("work", within=connection)
+
+    async def main() -> None:
+        async with await on_postgres.aopen() as engine:
+            connection = await psycopg.AsyncConnection.connect(on_postgres.url)
+            async with connection, connection.pipeline():
+                with pytest.raises(ValidationError, match="pipeline mode"):
+                    await engine.enqueue("work", within=connection)
+
+    asyncio.run(main())
+    assert traces(on_postgres)["jobs"] == 1
