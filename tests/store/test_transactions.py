@@ -123,6 +123,21 @@ def test_a_crash_before_any_statement_leaves_nothing_or_everything(call: str, si
     assert place
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_batch_of_equal_keys_takes_no_more_statements_than_a_few_of_them(side: Side, held: bool) -> None:
+    def statements(number: int) -> list[str]:
+        key = f"key-{number}"
+        if held:
+            side.engine.enqueue("work", key=key)
+        with between(side.engine, -1, crash) as interrupted:
+            receipts = side.engine.enqueue_many([NewJob("work", key=key)] * number, on_conflict="replace")
+        assert [each and each.state for each in receipts] == [*["cancelled"] * (number - 1), "queued"]
+        return interrupted.seen
+
+    assert statements(3) == statements(300)
+    check_whole(contents(side))
+
+
 REFUSALS = {
     "sqlite": (
         "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.leftfold_events BEGIN SELECT raise(ABORT, 'broken'); END",

@@ -1,13 +1,14 @@
 """Operations that make jobs. A key is unique among the live jobs of a tenant and kind; the index holds it to that."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, Literal
 
 import msgspec
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.decide import Forbidden, apply
+from leftfold.core.decide import Applied, Forbidden, apply
 from leftfold.core.errors import KeyTakenError, LeftfoldError, RevisionConflictError
 from leftfold.core.lifecycle import TARGETS, Edge, State, Who
 from leftfold.core.record import FORMAT, GENESIS, encode
@@ -61,15 +62,19 @@ def _is_plain(command: c.Creation) -> bool:
 def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
     receipts: dict[str, Receipt | None] = {}
     missed = sorted(commands, key=_in_order)
-    for _ in range(_TRIES + len(commands)):  # a batch may take a key from itself, again and again
+    firsts = {_key_of(command.spec): command for command in reversed(missed)}
+    if on_conflict == "replace":
+        replaced = _replaced_by_their_own(missed)
+        receipts.update((yield from _insert_replaced(replaced, forbidden)))
+        missed = [command for command in missed if command.job_id not in receipts]
+    for _ in range(_TRIES):
         receipts.update((yield from _insert(missed, forbidden)))
         missed = [command for command in missed if command.job_id not in receipts]
         if not missed:
             return [receipts[command.job_id] for command in commands]
         holders = yield from _holders(missed)
         if on_conflict == "replace":
-            replaced = yield from _make_room(missed, holders, forbidden)
-            receipts.update({job_id: receipt for job_id, receipt in replaced.items() if job_id in receipts})
+            yield from _make_room([firsts[_key_of(command.spec)] for command in missed], holders, forbidden)
         else:
             for command in missed:
                 holder = holders.get(_key_of(command.spec))
@@ -86,7 +91,7 @@ def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[st
     legal = Edge(None, e.Enqueued, TARGETS[e.Enqueued]) not in forbidden
     quick = legal and commands[0].by.who is Who.CLIENT  # who may not is told so by `decide`
     plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if quick else []
-    others = [command for command in commands if command not in plain] if len(plain) < len(commands) else []
+    others = [command for command in commands if not (quick and _is_plain(command))]
     receipts: dict[str, Receipt] = {}
     if plain:
         receipts.update((yield from _enqueue(plain)))
@@ -128,10 +133,17 @@ def _lease_of(command: c.Enqueue) -> int | None:
 def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
     """Make jobs as `decide` says: those that are only received, and those that wait for others."""
     ((now,),) = yield Query("clock")
+    yield from _check_afters(commands)
+    return (yield from _insert_applied([apply(None, command, now, forbidden) for command in commands]))
+
+
+def _check_afters(commands: Sequence[Creation]) -> Steps[None]:
     for command in commands:
         if isinstance(command, c.Enqueue):
             yield from check_there(command.after)
-    applied = [apply(None, command, now, forbidden) for command in commands]
+
+
+def _insert_applied(applied: Sequence[Applied]) -> Steps[dict[str, Receipt]]:
     rows = [row_of(job, records, head_of(GENESIS, records)) for job, records in applied]
     made = {row[0] for row in (yield Query("insert", columns=COLUMNS, rows=rows))}
     inserted = [each for each in applied if each.job.id in made]
@@ -139,6 +151,31 @@ def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> St
     if events:
         yield Query("append", columns=EVENT_COLUMNS, rows=events)
     return {each.job.id: receipt_of(each.job, changed=True) for each in inserted}
+
+
+def _replaced_by_their_own(commands: Sequence[Creation]) -> list[tuple[Creation, Creation]]:
+    """Give the commands, in order, whose key another one of the same batch wants next, each with that one."""
+    return [
+        (one, other) for one, other in pairwise(commands) if one.spec.key and _key_of(one.spec) == _key_of(other.spec)
+    ]
+
+
+def _insert_replaced(pairs: Sequence[tuple[Creation, Creation]], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
+    """Make jobs that are replaced at once, with both events: one after the other would take a round for each."""
+    if not pairs:
+        return {}
+    ((now,),) = yield Query("clock")
+    yield from _check_afters([command for command, _ in pairs])
+    applied = []
+    for command, successor in pairs:
+        made = apply(None, command, now, forbidden)
+        ended = apply(made.job, _cancel_for(successor), now, forbidden)
+        applied.append(Applied(ended.job, made.records + ended.records))
+    return (yield from _insert_applied(applied))
+
+
+def _cancel_for(successor: Creation, expected_rev: int | None = None) -> c.Cancel:
+    return c.Cancel(by=successor.by, reason=f"replaced by {successor.job_id}", expected_rev=expected_rev)
 
 
 def _in_order(command: Creation) -> tuple[str, str, str]:
@@ -174,21 +211,19 @@ def _taken(command: Creation, holder: Receipt) -> KeyTakenError:
 
 def _make_room(
     commands: Sequence[Creation], holders: dict[tuple[str, str, str | None], Receipt], forbidden: Forbidden
-) -> Steps[dict[str, Receipt]]:
+) -> Steps[None]:
     """Cancel the jobs that hold the keys, or raise: what somebody works on is not replaced."""
-    replaced: dict[str, Receipt] = {}
+    asks: list[Ask] = []
     for command in commands:
-        holder = holders.pop(_key_of(command.spec), None)
+        holder = holders.get(_key_of(command.spec))
         if holder is None:
-            continue
+            continue  # it ended meanwhile, and the key is free
         if holder.state not in _REPLACEABLE and holder.attempt:
             raise _taken(command, holder)
         # The rev makes sure that nobody claims it between our look and our cancellation.
-        cancel = c.Cancel(by=command.by, reason=f"replaced by {command.job_id}", expected_rev=holder.rev)
-        (outcome,) = yield from carry_out([Ask(holder.job_id, cancel)], forbidden)
+        asks.append(Ask(holder.job_id, _cancel_for(command, holder.rev)))
+    for outcome in (yield from carry_out(asks, forbidden)) if asks else ():
         if isinstance(outcome, RevisionConflictError):
             raise Again from outcome
         if isinstance(outcome, LeftfoldError):
             raise outcome
-        replaced[holder.job_id] = outcome
-    return replaced

@@ -138,6 +138,21 @@ class TestDuplicatesWithinABatch:
         assert scene.job(live.id).payload == 3
         assert len(scene.engine.list(states="cancelled").jobs) == 3
 
+    def test_each_is_replaced_by_the_one_behind_it(self, scene: Scene) -> None:
+        others = scene.enqueued()
+        old = scene.enqueued(key=KEY)
+        jobs = [NewJob(KIND, 0, key=KEY), NewJob("other", key=KEY), NewJob(KIND, 1, key=KEY, after=[others])]
+        jobs += [NewJob(KIND, 2, key=KEY)]
+        receipts = scene.engine.enqueue_many(jobs, on_conflict="replace")
+        first, other, second, third = (receipt.job_id for receipt in receipts if receipt)
+        for job_id, successor in ((old, first), (first, second), (second, third)):
+            assert scene.job(job_id).state is State.CANCELLED
+            assert f"replaced by {successor}" in scene.last(job_id).data
+        assert scene.wires(first) == ["enqueued", "cancelled"]
+        assert scene.wires(second) == ["enqueued", "suspended", "cancelled"]
+        assert [scene.job(job_id).state for job_id in (other, third)] == [State.QUEUED, State.QUEUED]
+        assert [receipt.version for receipt in receipts if receipt] == [2, 1, 3, 1]
+
 
 @pytest.mark.parametrize("state", sorted(CLOSED))
 class TestReopening:
