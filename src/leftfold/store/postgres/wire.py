@@ -168,7 +168,9 @@ def translated(problem: Exception, *, unknown: bool = False, migrating: bool = F
         (state for words, state in _BUSY_TEXTS.items() if re.search(words, text)), ""
     )
     if state in _GIVE_WAY:  # outside of the caller's transaction it is run anew instead
-        return StoreUnavailableError(f"PostgreSQL let others go first: roll back your transaction and try again ({text})")
+        return StoreUnavailableError(
+            f"PostgreSQL let others go first: roll back your transaction and try again ({text})"
+        )
     if state in _BUSY:
         return StoreUnavailableError(f"PostgreSQL refuses: {_BUSY[state]}")
     if re.search(r'database ".*" does not exist', text) or state == "3D000":

@@ -54,9 +54,7 @@ def raise_translated(problem: BaseException, path: str, *, committing: bool = Fa
     raise meant from problem
 
 
-def translated(
-    problem: BaseException, path: str, *, committing: bool = False, begun: bool = False
-) -> BaseException:
+def translated(problem: BaseException, path: str, *, committing: bool = False, begun: bool = False) -> BaseException:
     """Say what an error of the library means; any other is given as it is. `begun`: by the caller's own BEGIN."""
     if not isinstance(problem, sqlite.Error):
         return problem
