@@ -138,6 +138,21 @@ def test_a_batch_of_equal_keys_takes_no_more_statements_than_a_few_of_them(side:
     check_whole(contents(side))
 
 
+def test_whether_jobs_are_there_to_wait_for_is_asked_once_for_a_whole_batch(side: Side) -> None:
+    engine = side.engine
+    others = [engine.enqueue("other", queue="others").job_id for _ in range(5)]
+    with between(engine, -1, crash) as interrupted:
+        engine.enqueue_many([NewJob("work", after=[other, others[0]]) for other in others])
+        assert interrupted.seen.count("states") == 1
+    engine.enqueue_many([NewJob("work")] * 5)
+    claims = engine.claim("worker", queues=["default"], limit=5)
+    engine.start_many(claims)
+    with between(engine, -1, crash) as interrupted:
+        outcomes = engine.suspend_many(claims, "others", jobs=others)
+        assert interrupted.seen.count("states") == 1
+    assert [getattr(outcome, "state", outcome) for outcome in outcomes] == [State.WAITING] * 5
+
+
 REFUSALS = {
     "sqlite": (
         "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.leftfold_events BEGIN SELECT raise(ABORT, 'broken'); END",

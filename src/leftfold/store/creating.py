@@ -138,9 +138,7 @@ def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> St
 
 
 def _check_afters(commands: Sequence[Creation]) -> Steps[None]:
-    for command in commands:
-        if isinstance(command, c.Enqueue):
-            yield from check_there(command.after)
+    yield from check_there([after for command in commands if isinstance(command, c.Enqueue) for after in command.after])
 
 
 def _insert_applied(applied: Sequence[Applied]) -> Steps[dict[str, Receipt]]:

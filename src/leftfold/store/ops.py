@@ -236,7 +236,7 @@ def _receipt(row: Sequence[object]) -> Receipt:
 
 def check_there(job_ids: Sequence[str]) -> Steps[None]:
     """Refuse to wait for jobs that are not there: nothing would ever end the wait."""
-    there = {row[0] for row in (yield ids("states", job_ids))} if job_ids else set()
+    there = {row[0] for row in (yield ids("states", list(dict.fromkeys(job_ids))))} if job_ids else set()
     missing = [job_id for job_id in job_ids if job_id not in there]
     if missing:
         raise JobNotFoundError(f"there is no job {missing[0]} to wait for")
@@ -244,9 +244,7 @@ def check_there(job_ids: Sequence[str]) -> Steps[None]:
 
 def suspend(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[list[Outcome]]:
     """Carry out suspensions, of which none may wait for a job that is not there."""
-    for ask in asks:
-        if isinstance(ask.command, c.Suspend):
-            yield from check_there(ask.command.wait.jobs)
+    yield from check_there([job for ask in asks if isinstance(ask.command, c.Suspend) for job in ask.command.wait.jobs])
     return (yield from carry_out(asks, forbidden))
 
 
