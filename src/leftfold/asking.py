@@ -25,7 +25,9 @@ from leftfold.times import Moment, Span, microseconds, split
 PRIORITIES: Final[Mapping[str, int]] = {"P0": 30, "P1": 20, "P2": 10, "P3": 0}
 BATCH_MAX: Final = 10_000
 PAGE_MAX: Final = 1_000
-ON_CONFLICT: Final = get_args(OnConflict)
+ON_CONFLICT: Final[tuple[str, ...]] = get_args(OnConflict)
+#: A job that is only received replaces nothing yet, and there is always a receipt for it.
+ON_CONFLICT_RECEIVED: Final = ("return", "raise")
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -105,11 +107,17 @@ def wanted(queues: Iterable[str] | None, kinds: Iterable[str] | None, limit: int
     return Wanted(_names("queue", queues), _names("kind", kinds), limit)
 
 
-def check_batch(batch: Sequence[object], on_conflict: str = "return") -> None:
+def check_direct(job_id: str | None, asked: Wanted) -> None:
+    """Refuse to look for one job by its id and for others by what they are: nobody could tell which counts."""
+    if job_id is not None and (asked.queues is not None or asked.kinds is not None):
+        raise ValidationError("a job is claimed by its job_id, or by queues and kinds, not by both")
+
+
+def check_batch(batch: Sequence[object], on_conflict: str = "return", allowed: Sequence[str] = ON_CONFLICT) -> None:
     """Refuse a batch that one statement could not carry."""
     limits.most("batch", batch, BATCH_MAX)
-    if on_conflict not in ON_CONFLICT:
-        raise ValidationError(f"on_conflict {on_conflict!r} is none of {', '.join(ON_CONFLICT)}")
+    if on_conflict not in allowed:
+        raise ValidationError(f"on_conflict {on_conflict!r} is none of {', '.join(allowed)}")
 
 
 def _names(what: str, names: Iterable[str] | None) -> list[str] | None:

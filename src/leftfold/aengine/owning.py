@@ -41,6 +41,7 @@ class Owning(Running):
         given again under the same `request_id`.
         """
         wanted = asking.wanted(queues, kinds, limit)
+        asking.check_direct(job_id, wanted)
         command = c.Claim(
             by=c.Actor(who=Who.WORKER, name=owner),
             token=claiming.new_token(),

@@ -6,7 +6,6 @@ from typing import Any, Literal, overload
 from leftfold import asking
 from leftfold.asking import NewJob
 from leftfold.core import commands as c
-from leftfold.core.errors import ValidationError
 from leftfold.core.lifecycle import Who
 from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.engine.running import Running
@@ -93,15 +92,13 @@ class Making(Running):
         within: object = None,
     ) -> Receipt:
         """Take a job in without admitting it: nobody can claim it before `admit`."""
-        asking.check_batch([kind], on_conflict)
+        asking.check_batch([kind], on_conflict, asking.ON_CONFLICT_RECEIVED)
         (job_id,) = self._ids.make(1)
         job = NewJob(kind, payload, queue, priority, key=key, correlation_id=correlation_id, cause=cause, tenant=tenant)
         actor = asking.actor_of(Who.CLIENT, by, self.actor)
         command = c.Receive(by=actor, job_id=job_id, spec=asking.spec_of(job), request_id=request_id)
-        (receipt,) = self._create([command], on_conflict, within)
-        if receipt is None:
-            raise ValidationError("a job is received with on_conflict 'return' or 'raise'")
-        return receipt
+        receipts = self._create([command], on_conflict, within)
+        return next(receipt for receipt in receipts if receipt)
 
     def _create(
         self, commands: Sequence[creating.Creation], on_conflict: OnConflict, within: object

@@ -46,6 +46,9 @@ BAD_ARGUMENTS: Final[list[tuple[dict[str, Any], type[Exception]]]] = [
     ({"queues": ["x" * 201]}, LimitExceededError),
     ({"request_id": ""}, ValidationError),
     ({"job_id": "no id"}, ValidationError),
+    ({"job_id": NOBODY, "queues": ["default"]}, ValidationError),
+    ({"job_id": NOBODY, "kinds": [KIND]}, ValidationError),
+    ({"job_id": NOBODY, "kinds": []}, ValidationError),
 ]
 
 

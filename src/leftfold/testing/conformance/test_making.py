@@ -227,6 +227,14 @@ class TestReceive:
         with scene.refuses(ValidationError):
             scene.engine.receive("no name")
 
+    @pytest.mark.parametrize("on_conflict", ["skip", "replace", "whatever"])
+    @pytest.mark.parametrize("taken", [False, True])
+    def test_what_only_an_admitted_job_may_ask_is_refused(self, scene: Scene, taken: bool, on_conflict: Any) -> None:
+        if taken:
+            scene.enqueued(key="k")
+        with scene.refuses(ValidationError):
+            scene.engine.receive(KIND, key="k", on_conflict=on_conflict)
+
 
 class TestAdmit:
     """Letting a received job in."""
