@@ -55,7 +55,7 @@ class Feeding(Running):
             page = await self.feed(consumer, limit=limit)
             for record in page.records:
                 yield record
-            if page.records or not page.rev:
+            if page.records or not page.rev or not page.caught_up:  # a stretch without events is passed, too
                 await self.acknowledge(page)
             if page.caught_up:
                 break

@@ -54,7 +54,7 @@ class Feeding(Running):
             page = self.feed(consumer, limit=limit)
             for record in page.records:  # noqa: UP028 - the async form has no `yield from`
                 yield record
-            if page.records or not page.rev:
+            if page.records or not page.rev or not page.caught_up:  # a stretch without events is passed, too
                 self.acknowledge(page)
             if page.caught_up:
                 break
