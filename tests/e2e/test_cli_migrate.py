@@ -98,6 +98,7 @@ def by_psql(home: Home, sql: str) -> None:
 @pytest.mark.parametrize("apply", [in_python, by_shell])
 def test_a_file_made_by_hand_from_the_sql_is_a_store(apply: Callable[[Home, str], None], file_home: Home) -> None:
     apply(file_home, file_home.run("migrate", "--dump-sql").out)
+    assert file_home.run("jobs", "list", "--json") == (0, "", "")
     assert file_home.run("migrate") == (0, "nothing to do: the schema is up to date\n", "")
     assert file_home.run("enqueue", "refund").code == 0
     assert file_home.run("doctor").code == 0

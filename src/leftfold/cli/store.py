@@ -139,7 +139,7 @@ def _check_tables(file: Path) -> None:
 
     connection = sqlite.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
-        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'leftfold_migrations'").fetchall():
             raise StoreNotReadyError(f"{file} holds no leftfold tables: run `leftfold migrate` first")
     except sqlite.Error as problem:
         raise StoreError(f"{file}: {problem}") from problem
