@@ -142,8 +142,8 @@ def test_an_index_that_is_gone(home: Home) -> None:
 
 
 def test_an_index_of_the_same_name_that_does_not_help(home: Home) -> None:
-    on = "jobs" if home.is_file else "{schema}.jobs"
-    home.sql(f"DROP INDEX {{schema}}.jobs_claimable; CREATE INDEX jobs_claimable ON {on} (created_at)")
+    name = "leftfold_jobs_claimable" if home.is_file else "jobs_claimable"
+    home.sql(f"DROP INDEX {{schema}}.jobs_claimable; CREATE INDEX {name} ON {{schema}}.jobs (created_at)")
     assert finding(home, "index", 5)["verdict"] == "bad"
 
 

@@ -20,7 +20,8 @@ from leftfold.core.errors import LeftfoldError
 CODES = {
     "LeftfoldError": 1, "DesignError": 1, "JobError": 1, "ValidationError": 2, "LimitExceededError": 2,
     "TransientError": 1, "PermanentError": 1, "RefusedError": 4, "JobNotFoundError": 3, "JobExistsError": 4,
-    "KeyTakenError": 4, "IllegalTransitionError": 4, "JobEndedError": 4, "NotPermittedError": 4,
+    "KeyTakenError": 4, "JobFrozenError": 4, "QueuePausedError": 4, "FeedConflictError": 4,
+    "IllegalTransitionError": 4, "JobEndedError": 4, "NotPermittedError": 4,
     "DialectRefusedError": 4, "NotDueError": 4, "LeaseConflictError": 4, "RevisionConflictError": 4,
     "RequestReusedError": 4, "SignalConflictError": 4, "CorruptLogError": 1, "BrokenChainError": 1, "StoreError": 1,
     "StoreUnavailableError": 75, "StoreDeniedError": 6, "StoreNotReadyError": 1, "OutcomeUnknownError": 75,
@@ -132,8 +133,9 @@ def wait_until_it_reads(pid: int) -> None:
 
 def test_a_missing_extra_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')", encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     for command in (["jobs", "list"], ["doctor"], ["migrate"], ["enqueue", "x"]):
-        ran = run(*command, "--store", "postgresql://127.0.0.1:1/x", env={"PYTHONPATH": str(tmp_path)})
+        ran = run(*command, "--store", "postgresql://127.0.0.1:1/x", env={"PYTHONPATH": path})
         assert ran.code == 1
         assert complaint(ran) == "leftfold: missing_extra: PostgreSQL needs psycopg: pip install 'leftfold[postgres]'"
 
