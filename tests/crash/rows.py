@@ -216,6 +216,8 @@ KEEPING: Final = (
 ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *TELLING, *KEEPING)}
 
 #: What reads, or ends: there is nothing in it to be done by half.
-READS: Final = frozenset({"get", "history", "find", "list", "counts", "queues", "consumers", "export_jobs", "close"})
+READS: Final = frozenset({
+    "get", "is_frozen", "history", "find", "list", "counts", "queues", "consumers", "export_jobs", "close",
+})  # fmt: skip
 #: What is a row of calls that have rows of their own.
 COMPOSED: Final = frozenset({"follow"})

@@ -54,6 +54,15 @@ class Home(NamedTuple):
             with psycopg.connect(self.url, autocommit=True) as connected:
                 connected.execute(statement.replace("{schema}", f'"{self.schema}"').encode())
 
+    def tamper(self, *statements: str) -> None:
+        """Change what stands on the log or in a row, past the door that is left for maintenance."""
+        who = "INSERT INTO {schema}.maintenance (at, actor, reason) VALUES (1, 'mallory', 'a test')"
+        ended = []
+        if self.is_file:
+            who = who.replace("reason)", "reason, open)").replace("test')", "test', 1)")
+            ended = ["UPDATE {schema}.maintenance SET open = 0 WHERE open"]
+        self.sql(";\n".join(["BEGIN", who, *statements, *ended, "COMMIT"]))
+
     def trace(self) -> object:
         """Give everything that is there, to be compared with what is there later."""
         if self.is_file:

@@ -47,6 +47,10 @@ class Reading(Running):
         """Give a job's log."""
         return await self._read(views.history, asking.id_of(job_id))
 
+    async def is_frozen(self, job_id: str) -> bool:
+        """Tell whether `verify` froze a job: then nobody claims or changes it until `rebuild`."""
+        return await self._read(views.is_frozen, asking.id_of(job_id))
+
     async def find(self, beginning: str) -> str:
         """Give the one job id that begins so."""
         return await self._read(views.find, beginning)

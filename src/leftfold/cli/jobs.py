@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from leftfold.cli.showing import history_lines, job_lines, job_table
 from leftfold.cli.store import Place, emit, opened, with_json, with_store
 from leftfold.cli.values import beginning_of, id_of
 from leftfold.core import limits
+from leftfold.core.errors import CorruptLogError
 from leftfold.core.lifecycle import State
 from leftfold.dialects import DIALECTS
 from leftfold.engine import Engine
@@ -120,13 +122,24 @@ def show(place: Place, job_id: str, name: str | None, *, as_json: bool) -> None:
     dialect = DIALECTS[name] if name else None
     with opened(place) as engine:
         found = id_of(engine, job_id)
-        job = engine.get(found)
-        records = engine.history(found) if dialect else []
+        with _looking_at(found):
+            job = engine.get(found)
+            records = engine.history(found) if dialect else []
+        frozen = engine.is_frozen(found)
     called = shapes.job_in_dialect(job, records, dialect) if dialect else None
     if as_json:
-        emit({**shapes.job_shape(job), **({"dialect": called} if called else {})})
+        emit({**shapes.job_shape(job, frozen=frozen), **({"dialect": called} if called else {})})
     else:
-        click.echo("\n".join(job_lines(job, _now(), _called(called))))
+        click.echo("\n".join(job_lines(job, _now(), _called(called), frozen=frozen)))
+
+
+@contextmanager
+def _looking_at(job_id: str) -> Iterator[None]:
+    """Say of a log that cannot be true how to find out more."""
+    try:
+        yield
+    except CorruptLogError as problem:
+        raise type(problem)(f"{problem}; `leftfold verify --job {job_id}` says what is wrong") from problem
 
 
 def _called(called: dict[str, Any] | None) -> str:
@@ -149,7 +162,9 @@ def history(place: Place, job_id: str, name: str | None, *, as_json: bool) -> No
     beginning_of(job_id)
     dialect = DIALECTS[name] if name else None
     with opened(place) as engine:
-        records = engine.history(id_of(engine, job_id))
+        found = id_of(engine, job_id)
+        with _looking_at(found):
+            records = engine.history(found)
     if not as_json:
         click.echo("\n".join(history_lines(records, dialect)))
         return

@@ -28,7 +28,7 @@ def spelled_out(value: Any) -> Any:
             return value
 
 
-def job_shape(job: Job) -> dict[str, Any]:
+def job_shape(job: Job, *, frozen: bool) -> dict[str, Any]:
     """Give a job: first everything that a list shows of it, then the rest."""
     spec, lease = job.spec, job.lease or job.last_lease
     return {
@@ -51,6 +51,7 @@ def job_shape(job: Job) -> dict[str, Any]:
         "until": lease.until if lease else None,
         "deadline": job.wait.deadline if job.wait else None,
         "cancel_requested": job.cancel_requested_at is not None,
+        "frozen": frozen,
         "cause": spec.cause,
         "payload": spec.payload,
         "result": job.result,

@@ -86,6 +86,8 @@ def _short_ids(ids: Sequence[str]) -> list[str]:
 
 def _when(job: Summary, now: int) -> str:
     """Say what a job waits for, and until when."""
+    if job.frozen:
+        return click.style("frozen", fg="red", bold=True)
     if job.due is not None:
         return "due" if job.due <= now else f"due {ago(job.due, now)}"
     if job.owner is not None and job.until is not None:
@@ -94,9 +96,12 @@ def _when(job: Summary, now: int) -> str:
     return "" if job.deadline is None else f"deadline {ago(job.deadline, now)}"
 
 
-def job_lines(job: Job, now: int, called: str = "") -> list[str]:
+def job_lines(job: Job, now: int, called: str = "", *, frozen: bool = False) -> list[str]:
     """Give everything about a job, a line for each thing."""
     rows = list(_facts(job, now, called))
+    if frozen:
+        told = f"nobody claims or changes it: `leftfold verify --job {job.id}` says why"
+        rows.insert(2, ("frozen", click.style(told, fg="red")))
     width = max(len(name) for name, _ in rows)
     return [f"{click.style(name.ljust(width), dim=True)}  {value}" for name, value in rows]
 

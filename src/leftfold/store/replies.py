@@ -78,6 +78,7 @@ class Summary(Frozen):
     until: int | None
     deadline: int | None
     cancel_requested: bool
+    frozen: bool
 
 
 class Page(Frozen):

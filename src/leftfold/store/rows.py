@@ -53,6 +53,7 @@ COLUMNS: Final = Row._fields
 SUMMARY: Final = (
     "kind", "queue", "tenant", "key", "priority", "correlation_id", "state", "version", "renewals", "attempt",
     "failures", "created_at", "updated_at", "due", "owner", "until", "deadline", "cancel_requested_at",
+    "frozen_at",
 )  # fmt: skip
 
 
@@ -63,6 +64,10 @@ USUALLY: Final[Mapping[str, Who]] = {
     e.Started.wire: Who.OWNER,
     e.Succeeded.wire: Who.OWNER,
 }
+
+
+#: Where in a row of the query `load` it stands when the job was frozen; its events follow.
+FROZEN_AT: Final = 6
 
 
 class Log(NamedTuple):
@@ -83,7 +88,7 @@ def read_logs(rows: Iterable[Sequence[Any]]) -> dict[str, Log | CorruptLogError]
 
 
 def _read_log(rows: Sequence[Sequence[Any]]) -> Log | CorruptLogError:
-    job_id, head, renewals, until, renewed_by, renewed_hash, frozen_at = rows[0][:7]
+    job_id, head, renewals, until, renewed_by, renewed_hash, frozen_at = rows[0][: FROZEN_AT + 1]
     try:
         records = tuple(record_of(job_id, row[7:]) for row in rows if row[7] is not None)
         job = _of_log(job_id, records)

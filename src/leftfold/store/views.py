@@ -10,7 +10,7 @@ from leftfold.core.lifecycle import SHAPE, State
 from leftfold.core.record import Record
 from leftfold.store.query import Query, Steps, ids
 from leftfold.store.replies import Count, Page, Queue, Summary
-from leftfold.store.rows import SUMMARY, Log, read_logs
+from leftfold.store.rows import FROZEN_AT, SUMMARY, Log, read_logs
 
 _ORDER: Final = {state: place for place, state in enumerate(State)}
 
@@ -35,6 +35,14 @@ def get(job_id: str) -> Steps[Job]:
 def history(job_id: str) -> Steps[list[Record]]:
     """Give a job's log, its chain checked."""
     return list((yield from _read(job_id)).records)
+
+
+def is_frozen(job_id: str) -> Steps[bool]:
+    """Tell whether a job is frozen, be its log sound or not."""
+    rows = yield ids("load", [job_id])
+    if not rows:
+        raise JobNotFoundError(f"there is no job {job_id}")
+    return rows[0][FROZEN_AT] is not None
 
 
 def _read(job_id: str) -> Steps[Log]:
@@ -73,10 +81,12 @@ def _all(has: Iterable[bool]) -> bool:
 def _summary(row: Sequence[object]) -> Summary:
     named = dict(zip(("id", *SUMMARY), row, strict=True))
     renewals, cancel_requested_at = named.pop("renewals"), named.pop("cancel_requested_at")
+    frozen_at = named.pop("frozen_at")
     return Summary(
         **{**named, "state": State(str(named["state"]))},  # type: ignore[arg-type]
         rev=int(str(named["version"])) + int(str(renewals)),
         cancel_requested=cancel_requested_at is not None,
+        frozen=frozen_at is not None,
     )
 
 

@@ -62,7 +62,9 @@ def _check_asked(scene: Scene, summary: Summary, folded: Job, log: Sequence[Reco
 
 def _row_says(summary: Summary) -> dict[str, object]:
     said = {name: getattr(summary, name) for name in Summary.__struct_fields__}
-    return {name: value for name, value in said.items() if name not in {"rev", "until"}}  # these are not on the log
+    return {
+        name: value for name, value in said.items() if name not in {"rev", "until", "frozen"}
+    }  # these are not on the log
 
 
 def _log_says(job: Job, summary: Summary) -> dict[str, object]:

@@ -123,6 +123,7 @@ class TestList:
         assert (summary.state, summary.version, summary.rev, summary.attempt) == (State.QUEUED, 1, 1, 0)
         assert (summary.created_at, summary.updated_at, summary.due) == (START, START, START + 60_000_000)
         assert (summary.owner, summary.until, summary.deadline, summary.cancel_requested) == (None, None, None, False)
+        assert not summary.frozen
 
     def test_a_summary_follows_renewals(self, scene: Scene) -> None:
         claim = scene.started()
