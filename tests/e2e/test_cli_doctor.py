@@ -17,11 +17,12 @@ from leftfold.store.sqlite.library import OLDEST, can_lose_commits
 from leftfold.testing.postgres import Server, running
 
 OF_FILES = [
-    "library", "file", "wal_reset", "journal", "synchronous", "schema", "maintenance", "clock", "index", "counters",
+    "library", "file", "wal_reset", "journal", "synchronous", "schema", "maintenance", "frozen", "clock", "index",
+    "counters",
 ]  # fmt: skip
 OF_SERVERS = [
     "library", "server", "encoding", "recovery", "fsync", "page_writes", "commit", "isolation", "writable", "schema",
-    "logged", "clock", "index", "counters",
+    "logged", "frozen", "restored", "clock", "index", "counters",
 ]  # fmt: skip
 
 
@@ -112,6 +113,15 @@ def test_a_log_that_was_left_open_to_changes(file_home: Home) -> None:
     assert finding(file_home, "maintenance", 0)["verdict"] == "ok"
 
 
+def test_jobs_that_are_frozen(home: Home) -> None:
+    ids = [home.run("enqueue", "refund").out.strip() for _ in range(2)]
+    home.tamper("UPDATE {schema}.jobs SET failures = 7")
+    home.run("verify")
+    found = next(check for check in home.run("doctor", "--json").json()["checks"] if check["name"] == "frozen")
+    assert (found["verdict"], found["found"]) == ("warn", f"nobody claims or changes {ids[0]}, and 1 more")
+    assert f"`leftfold verify --job {ids[0]}`" in found["advice"]
+
+
 def test_a_clock_that_was_set_back(file_home: Home) -> None:
     with file_home.open(clock=lambda: 4_000_000_000 * SECOND) as engine:
         engine.enqueue("refund")
@@ -152,7 +162,7 @@ def test_a_server_that_forgets(server_home: Home) -> None:
     found = verdicts(server_home.run("doctor", "--json"))
     assert (found["fsync"], found["page_writes"], found["commit"]) == ("bad", "warn", "bad")
     assert "crash" in finding(server_home, "fsync", 5)["advice"]
-    assert server_home.run("doctor").out.splitlines()[-1] == "unhealthy: 2 of 14 checks are bad"
+    assert server_home.run("doctor").out.splitlines()[-1] == "unhealthy: 2 of 16 checks are bad"
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,12 @@ def index(*, found: bool, scans: bool) -> Check:
         return ok("index", f"claims go through {CLAIM_INDEX}")
     why = "read the whole table" if scans else f"do not use {CLAIM_INDEX}"
     return bad("index", f"claims {why}", "make the index anew as the migrations have it, then ANALYZE the table")
+
+
+def frozen(job_ids: Sequence[str]) -> Check:
+    """Judge the jobs that are frozen."""
+    if not job_ids:
+        return ok("frozen", "no job is frozen")
+    others = f", and {len(job_ids) - 1:,} more" if len(job_ids) > 1 else ""
+    advice = f"`leftfold verify --job {job_ids[0]}` says why; `leftfold rebuild` lets it go on if its log is sound"
+    return warn("frozen", f"nobody claims or changes {job_ids[0]}{others}", advice)

@@ -64,7 +64,7 @@ def examine(place: Place) -> Iterator[Check]:
         found = checks.schema(store.migrations, store.applied(connection))
         yield found
         if found.verdict is Verdict.OK:
-            yield from checks.each((_logged, _clock, _index, _counters), opened, psycopg.Error)
+            yield from checks.each((_logged, _frozen, _restored, _clock, _index, _counters), opened, psycopg.Error)
 
 
 def _unreachable(problem: LeftfoldError) -> Check:
@@ -117,6 +117,34 @@ def _logged(opened: Opened) -> Check:
         names = ", ".join(name for (name,) in rows)
         return bad("logged", f"unlogged tables: {names}", "a crash empties them: ALTER TABLE … SET LOGGED")
     return ok("logged", "every table survives a crash")
+
+
+def _frozen(opened: Opened) -> Check:
+    rows = opened.rows(f"SELECT id::text FROM {opened.schema}.jobs WHERE frozen_at IS NOT NULL ORDER BY id")  # noqa: S608 - quoted
+    return checks.frozen([job_id for (job_id,) in rows])
+
+
+def _restored(opened: Opened) -> Check:
+    """Look for events of transactions that are still to come here: they were written on another server."""
+    events = f"{opened.schema}.events"
+    with opened.connection.transaction():
+        # One snapshot for both: what is committed in between would seem to be of the future.
+        opened.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        ((next_one,),) = opened.rows("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+        # The number is written out, and a scan forbidden: so the index by ranges is used, however large the table is.
+        opened.connection.execute("SET LOCAL enable_seqscan = off")
+        ((found,),) = opened.rows(f"SELECT EXISTS (SELECT FROM {events} WHERE xid >= {next_one})")  # noqa: S608 - quoted
+    if not found:
+        return ok("restored", "every event was written on this server")
+    mended = (
+        f"BEGIN; INSERT INTO {opened.schema}.maintenance (at, actor, reason) VALUES ({opened.schema}.clock(), "  # noqa: S608 - told
+        f"current_user, 'restored'); UPDATE {events} SET xid = 1 WHERE xid >= {next_one}; COMMIT"
+    )
+    return warn(
+        "restored",
+        "events restored from another server, whose numbers are still to come on this one: a feed does not give them",
+        f"let every consumer start anew (`leftfold feed forget`), behind this: {mended}",
+    )
 
 
 def _clock(opened: Opened) -> Check:

@@ -51,7 +51,7 @@ def examine(place: Place) -> Iterator[Check]:
     connection = _connection(path)
     try:
         opened = Opened(Path(path), store, connection)
-        looks = (_file, _wal_reset, _journal, _synchronous, _schema, _maintenance, _clock, _index, _counters)
+        looks = (_file, _wal_reset, _journal, _synchronous, _schema, _maintenance, _frozen, _clock, _index, _counters)
         yield from checks.each(looks, opened, sqlite.Error)
     finally:
         connection.close()
@@ -123,6 +123,11 @@ def _maintenance(opened: Opened) -> Check:
         f"{clean(actor)} left the log open to changes at {clock(at)}: {clean(reason)}",
         f"look what was changed, then close it: UPDATE leftfold_maintenance SET open = 0 WHERE id = {number}",  # noqa: S608 - told
     )
+
+
+def _frozen(opened: Opened) -> Check:
+    rows = opened.rows("SELECT leftfold_text(id) FROM leftfold_jobs WHERE frozen_at IS NOT NULL ORDER BY id")
+    return checks.frozen([job_id for (job_id,) in rows])
 
 
 def _clock(opened: Opened) -> Check:
