@@ -44,6 +44,8 @@ DRIFT: Final = frozenset({What.ROW, What.NO_ROW, What.COUNTS})
 #: What freezes nobody: it is no job's fault, or not ours to judge.
 HARMLESS: Final = frozenset({What.NEWER, What.COUNTS, What.KEY, What.NO_ROW})
 
+#: How a job is called in a file where nothing but its events is left.
+NUMBER: Final = "number "
 _COUNT: Final = "queue {!r}, kind {!r}, {}: {} are counted, {} are there"
 
 
@@ -56,8 +58,8 @@ class Finding(Frozen):
 
     @property
     def mendable(self) -> bool:
-        """Tell whether `rebuild` mends it."""
-        return self.what in DRIFT
+        """Tell whether `rebuild` mends it: not where the id of the job is lost with its row."""
+        return self.what in DRIFT and not (self.job_id or "").startswith(NUMBER)
 
 
 class Kept(NamedTuple):
@@ -266,7 +268,7 @@ def rebuild(job_ids: Sequence[str], actor: str, reason: str) -> Steps[list[Findi
 def rebuild_lost(most: int, actor: str, reason: str) -> Steps[list[Finding]]:
     """Make the rows anew that were lost while their logs were not."""
     rows = yield Query("audit_orphans", {"limit": most})
-    lost = [job_id for job_id, _ in rows if not job_id.startswith("number")]
+    lost = [job_id for job_id, _ in rows if not job_id.startswith(NUMBER)]
     return (yield from rebuild(lost, actor, reason)) if lost else []
 
 
