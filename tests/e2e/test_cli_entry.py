@@ -31,6 +31,8 @@ def test_the_version_is_that_of_the_package() -> None:
     [
         [], ["demo"], ["lifecycle"], ["lifecycle", "check"], ["migrate"], ["enqueue"], ["doctor"],
         ["jobs"], ["jobs", "list"], ["jobs", "show"], ["jobs", "history"],
+        ["verify"], ["rebuild"], ["export"], ["import"], ["feed"], ["feed", "list"],
+        ["feed", "read"], ["feed", "forget"],
         ["queues"], ["queues", "list"], ["queues", "pause"], ["queues", "resume"],
     ],
     ids=" ".join,

@@ -46,6 +46,36 @@ def _queues() -> click.Command:
     return queues
 
 
+def _feed() -> click.Command:
+    from leftfold.cli.feed import feed  # noqa: PLC0415
+
+    return feed
+
+
+def _verify() -> click.Command:
+    from leftfold.cli.verify import verify  # noqa: PLC0415
+
+    return verify
+
+
+def _rebuild() -> click.Command:
+    from leftfold.cli.verify import rebuild  # noqa: PLC0415
+
+    return rebuild
+
+
+def _export() -> click.Command:
+    from leftfold.cli.export import export_jobs  # noqa: PLC0415
+
+    return export_jobs
+
+
+def _import() -> click.Command:
+    from leftfold.cli.export import import_jobs  # noqa: PLC0415
+
+    return import_jobs
+
+
 def _migrate() -> click.Command:
     from leftfold.cli.migrate import migrate  # noqa: PLC0415
 
@@ -82,6 +112,11 @@ VERBS: Final = {
     "enqueue":   Verb("Jobs", "Make a job, and print its id.", _enqueue),
     "jobs":      Verb("Jobs", "List jobs, show one, read its history.", _jobs),
     "queues":    Verb("Jobs", "List queues, pause and resume them.", _queues),
+    "feed":      Verb("The log", "Read every event, as one of any number of consumers.", _feed),
+    "verify":    Verb("The log", "Derive every job anew from its log, and say what differs.", _verify),
+    "rebuild":   Verb("The log", "Bring rows and counters to what the logs say.", _rebuild),
+    "export":    Verb("The log", "Write whole jobs with their logs, a line of JSON each.", _export),
+    "import":    Verb("The log", "Take in the jobs of an export.", _import),
     "migrate":   Verb("The store", "Make a store, or bring it to the schema of this version.", _migrate),
     "doctor":    Verb("The store", "Look whether a store is healthy, and say what to do.", _doctor),
     "demo":      Verb("The lifecycle", "Watch five jobs on their way through an embedded store.", _demo),

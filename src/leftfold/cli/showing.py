@@ -39,6 +39,7 @@ _UNTOLD: Final = frozenset({
     "policy", "token", "last_error", "attempts", "last_owner", "last_lease_expires_at", "lease_until", "correlation_id",
 })  # fmt: skip
 _SPEAKING: Final = frozenset({"reason", "message", "reason_code", "mode"})  # no need to say what they are
+_EVENT: Final = max(len(event.wire) for event in e.TRANSITIONS)  # columns; of the notes some are longer
 _LEAST_DATA: Final = 30  # columns that the data should have; where there are fewer, the time is told in short
 
 
@@ -149,11 +150,33 @@ def history_lines(records: Sequence[Record], dialect: Dialect | None = None) -> 
             step = steps.get(record.version)
             state = step.move.target if step else state
             said = [f"({record.event.wire})" if step is None else _said(step.move.event, ours=step.ours), state]
-        who = record.who.value if record.who.value == record.actor else f"{record.who} {clean(record.actor)}"
         since = "" if record.version == 1 else f"+{span(record.at - before)}"
-        rows.append([str(record.version), clock(record.at), since, *said, who, _data(record, attempt)])
+        rows.append([str(record.version), clock(record.at), since, *said, _who(record), _data(record, attempt)])
         before = record.at
     return _fitting(head, rows)
+
+
+def event_lines(records: Sequence[Record]) -> list[str]:
+    """Give events of any jobs, a line for each: other lines may come behind them, so the columns are fixed.
+
+    A terminal, which has little room, gets the time of day and the beginning of the id, as in a list of jobs.
+    """
+    width = terminal_width()
+    lines = []
+    for record in records:
+        name = click.style(record.event.wire.ljust(_EVENT), fg="cyan")
+        when, job_id = clock(record.at), record.job_id
+        if width is not None:
+            when, job_id = when[11:-1], job_id[:_SHORT_ID]
+        told = f"{when}  {job_id}  {record.version:>3}  {name}"
+        more = "  ".join(filter(None, [_who(record), _data(record, None)]))
+        room = _DATA_CHARS if width is None else max(width - len(click.unstyle(told)) - 2, _LEAST_DATA // 2)
+        lines.append(f"{told}  {shorten(more, room)}".rstrip())
+    return lines
+
+
+def _who(record: Record) -> str:
+    return record.who.value if record.who.value == record.actor else f"{record.who} {clean(record.actor)}"
 
 
 def _said(event: str | None, *, ours: bool) -> str:
@@ -177,10 +200,10 @@ def _room(head: list[str], rows: list[list[str]], width: int) -> int:
     return width - len(click.unstyle(others[0])) + 1
 
 
-def _data(record: Record, attempt: int) -> str:
-    """Say what is worth knowing of an event beside its name."""
+def _data(record: Record, attempt: int | None) -> str:
+    """Say what is worth knowing of an event beside its name. Which attempt it is, the event itself does not tell."""
     event = record.event
-    told = [f"attempt {attempt}"] if isinstance(event, e.Claimed) else []
+    told = [f"attempt {attempt}"] if isinstance(event, e.Claimed) and attempt else []
     for field in sorted(event.__struct_fields__, key=lambda name: name != "reason"):
         value = getattr(event, field)
         if field not in _UNTOLD and not _is_default(event, field, value):

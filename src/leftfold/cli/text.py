@@ -2,16 +2,20 @@
 
 import shutil
 import sys
+import textwrap
 import time
 import unicodedata
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 import click
 
 from leftfold.core.limits import DAY, MINUTE, SECOND
 from leftfold.times import to_datetime
 
+_BAR: Final = 24  # columns
+_AGAIN: Final = 0.1  # seconds between two pictures of a bar
+_NARROW: Final = 40  # columns; where there are fewer, texts are left as they are
 _EVERY: Final = 10.0  # seconds between two progress lines where nobody watches a terminal
 _HOUR: Final = 60 * MINUTE
 
@@ -66,6 +70,14 @@ def shorten(text: str, most: int) -> str:
     return text + "…"
 
 
+def wrapped(text: str, before: int, more: int = 0) -> str:
+    """Break a text between words where a terminal would break it anywhere; so many columns stand before it."""
+    width = terminal_width()
+    if width is None or width - before < _NARROW:
+        return text
+    return f"\n{' ' * (before + more)}".join(textwrap.wrap(text, width - before - more, break_on_hyphens=False))
+
+
 def span(micros: int) -> str:
     """Give a span of time in its two largest units."""
     if micros < SECOND:
@@ -104,7 +116,7 @@ class ProgressLine:
     def show(self, text: str) -> None:
         """Say how far it is."""
         if self._watched:
-            click.echo(f"\r\x1b[2K{text}", err=True, nl=False)
+            _write_over(text)
         elif time.monotonic() - self._shown_at >= _EVERY:
             self._shown_at = time.monotonic()
             click.echo(text, err=True)
@@ -112,4 +124,53 @@ class ProgressLine:
     def clear(self) -> None:
         """Take the line away."""
         if self._watched:
-            click.echo("\r\x1b[2K", err=True, nl=False)
+            _write_over("")
+
+
+def _write_over(text: str) -> None:
+    """Write over the last line of the terminal. `click.echo` would take the escape for a colour, and leave it out."""
+    sys.stderr.write(f"\r\x1b[2K{text}")
+    sys.stderr.flush()
+
+
+class Bar:
+    """How far something is, in one line on standard error, where that is a terminal; gone when it is done.
+
+    Where the data itself goes to the same terminal, nothing is shown between its lines.
+    """
+
+    def __init__(self, what: str, total: int | None = None, *, data: bool = False) -> None:
+        self._what = what
+        self._total = total
+        self._watched = sys.stderr is not None and sys.stderr.isatty() and not (data and on_terminal())
+        self._began = time.monotonic()
+        self._shown_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watched and self._shown_at:
+            _write_over("")
+
+    def show(self, done: int) -> None:
+        """Say how many are done."""
+        now = time.monotonic()
+        if self._watched and now - self._shown_at >= _AGAIN:
+            self._shown_at = now
+            _write_over(shorten(self._text(done, now - self._began), shutil.get_terminal_size().columns - 1))
+
+    def _text(self, done: int, seconds: float) -> str:
+        speed = done / seconds if seconds else 0.0
+        if not self._total:
+            return f"{done:,} {self._what}, {speed:,.0f}/s"
+        part = min(done / self._total, 1.0)  # the total is what the counters say: more may have come since
+        full, empty = ("█", "░") if "utf" in sys.stderr.encoding.lower() else ("#", "-")
+        bar = (full * int(part * _BAR)).ljust(_BAR, empty)
+        left = span(round((self._total - done) / speed) * SECOND) if speed and done < self._total else "0s"
+        return f"{bar} {part:4.0%}  {done:,} of {self._total:,} {self._what}, {speed:,.0f}/s, {left} left"
+
+
+def number(count: int, what: str) -> str:
+    """Give how many of something there are, in words."""
+    return f"{count:,} {what}" if count != 1 else f"1 {what.removesuffix('s')}"

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from leftfold.cli.text import span
 from leftfold.core import limits
-from leftfold.core.errors import LimitExceededError, ValidationError
+from leftfold.core.errors import JobNotFoundError, LimitExceededError, ValidationError
 from leftfold.core.payload import NULL, check_payload
 from leftfold.engine import Engine
 from leftfold.times import microseconds
@@ -39,18 +39,28 @@ def _microseconds(what: str, text: str) -> int | None:
 
 def due_of(text: str | None) -> datetime | float | None:
     """Read when a job is due: a span from now, or a moment with its time zone."""
+    return None if text is None else _moment_or_span("due", text)
+
+
+def since_of(text: str | None) -> datetime | None:
+    """Read since when: a moment with its time zone, or how long ago."""
     if text is None:
         return None
-    if _microseconds("due", text) is not None:
-        return (span_of("due", text, 0, limits.DELAY_MAX) or 0) / limits.SECOND
+    since = _moment_or_span("since", text)
+    return since if isinstance(since, datetime) else datetime.now(UTC) - timedelta(seconds=since)
+
+
+def _moment_or_span(what: str, text: str) -> datetime | float:
+    if _microseconds(what, text) is not None:
+        return (span_of(what, text, 0, limits.DELAY_MAX) or 0) / limits.SECOND
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValidationError(
-            f"due {text!r} is not a time: write seconds (30), or 30s, 5m, 2h, 1d, or 2026-12-24T18:00:00+01:00"
+            f"{what} {text!r} is not a time: write seconds (30), or 30s, 5m, 2h, 1d, or 2026-12-24T18:00:00+01:00"
         ) from None
     if moment.utcoffset() is None:
-        raise ValidationError(f"due {text!r} has no time zone: put Z or one like +01:00 behind it")
+        raise ValidationError(f"{what} {text!r} has no time zone: put Z or one like +01:00 behind it")
     return moment
 
 
@@ -95,3 +105,11 @@ def id_of(engine: Engine, job_id: str) -> str:
     """Give the one job that is meant by its id, or by the beginning of it."""
     beginning = beginning_of(job_id)
     return beginning if len(beginning) > _ID_CHARS + 3 else engine.find(beginning)
+
+
+def kept_id_of(engine: Engine, job_id: str) -> str:
+    """Give the one job that is meant; it may be one of which there is nothing but a row, or nothing but a log."""
+    found = id_of(engine, job_id)
+    if not engine.verify(job=found, freeze=False).jobs:
+        raise JobNotFoundError(f"there is no job {found}")
+    return found
