@@ -200,7 +200,7 @@ def check_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[An
         raise psycopg.OperationalError("the server said something to a connection that nobody used")
 
 
-#: A server that vanished without a word is noticed within half a minute, and not when TCP gives up: sooner than a lease.
+#: A server that vanished without a word is noticed within half a minute: sooner than a lease ends.
 _NOTICED: Final = {
     "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000,
 }  # fmt: skip
