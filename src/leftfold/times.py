@@ -30,6 +30,9 @@ def microseconds(what: str, span: Span) -> int:
 
 def since_1970(what: str, moment: datetime) -> int:
     """Give a moment as microseconds since 1970. A naive datetime could mean any of a day's hours: it is refused."""
+    given: object = moment  # whatever the caller's types may say
+    if not isinstance(given, datetime):
+        raise ValidationError(f"{what} must be a datetime with a time zone, not {given!r}")
     if moment.utcoffset() is None:
         raise ValidationError(f"{what} {moment} has no time zone: say which, for example datetime.now(UTC)")
     return (moment - _EPOCH) // _MICROSECOND
