@@ -161,8 +161,6 @@ def _compare(kept: Kept, job: Job, records: Sequence[Record], head: bytes) -> li
         return [Finding(what=What.HEAD, detail=detail, job_id=job.id)]
     meant = row_of(_as_renewed(job, row), records, head)
     wrong = [name for name in COLUMNS if getattr(meant, name) != getattr(row, name)]
-    if not wrong and not _is_plausible(job, row):
-        wrong = ["until"]
     if not wrong:
         return []
     told = ", ".join(f"{name} is {getattr(row, name)!r}, and should be {getattr(meant, name)!r}" for name in wrong)
@@ -170,31 +168,24 @@ def _compare(kept: Kept, job: Job, records: Sequence[Record], head: bytes) -> li
 
 
 def _as_renewed(job: Job, row: Row) -> Job:
-    """Give a job with what only its row knows: how far renewals moved its lease."""
-    under = {} if row.renewed_by is None else {row.renewed_by: row.renewed_hash or ""}
-    until = row.until or 0
-    if job.lease is not None:
-        return replace(job, renewals=row.renewals, renewed_under=under, lease=replace(job.lease, until=until))
-    last = job.last_lease and replace(job.last_lease, until=until)
-    return replace(job, renewals=row.renewals, renewed_under=under, last_lease=last)
-
-
-def _is_plausible(job: Job, row: Row) -> bool:
-    """Tell whether renewals can have moved the lease to where the row says: they only lengthen it."""
+    """Give a job with what only its row knows, if that can be so: renewals lengthen a lease, where there was one."""
     last = job.lease or job.last_lease
-    if last is None:
-        return row.until is None and row.renewals == 0
-    return row.until is not None and row.renewals >= 0 and (row.until >= last.until if row.renewals else True)
+    if last is None or row.renewals <= 0:
+        return job
+    until = max(row.until or 0, last.until)
+    under = {} if row.renewed_by is None else {row.renewed_by: row.renewed_hash or ""}
+    renewed = replace(job, renewals=row.renewals, renewed_under=under)
+    if job.lease is not None:
+        return replace(renewed, lease=replace(job.lease, until=until))
+    return replace(renewed, last_lease=job.last_lease and replace(job.last_lease, until=until))
 
 
 def rebuilt(examined: Examined) -> Row:
-    """Give the row that a sound log comes to, with what the old row knew of renewals, if that can be so."""
+    """Give the row that a sound log comes to, with what the old row knew of renewals."""
     if examined.job is None:
         raise CorruptLogError(f"the log of job {examined.kept.job_id} is not sound: {examined.findings[0].detail}")
     job, row = examined.job, examined.kept.row
-    if row is not None and _is_plausible(job, row):
-        job = _as_renewed(job, row)
-    return row_of(job, examined.records, examined.head)
+    return row_of(job if row is None else _as_renewed(job, row), examined.records, examined.head)
 
 
 # --- over the whole store ---------------------------------------------------------------------------------------------
