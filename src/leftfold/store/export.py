@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 
 from leftfold.core.errors import CorruptLogError, ValidationError
 from leftfold.core.frozen import Frozen
@@ -20,8 +22,6 @@ from leftfold.store.query import Query, Steps, ids
 from leftfold.store.rows import COLUMNS, Row
 
 FORMAT: Final = 1
-#: What stands in a row and on no log.
-BESIDE: Final = ("until", "renewals", "renewed_by", "renewed_hash")
 _FIELDS: Final = EVENT_COLUMNS[1:]
 
 
@@ -32,13 +32,37 @@ class Head(Frozen, tag="leftfold export", tag_field="is"):
     at: int
 
 
+class Logged(Frozen):
+    """An event: its columns, the seal in hexadecimal. A name that the store lost is null."""
+
+    version: int
+    at: int
+    format: int
+    event: str | None
+    who: str | None = None
+    actor: str | None
+    request_id: str | None = None
+    request_hash: str | None = None
+    data: str
+    seal: str
+
+
+class Beside(Frozen):
+    """What stands in a row and on no log."""
+
+    until: int | None = None
+    renewals: int = 0
+    renewed_by: str | None = None
+    renewed_hash: str | None = None
+
+
 class Line(Frozen, tag="job", tag_field="is"):
-    """A job. `log` has the columns of each event, the seal in hexadecimal; `head` is null if there was no row."""
+    """A job. `head` is null if there was no row."""
 
     id: str
-    log: tuple[dict[str, Any], ...]
+    log: tuple[Logged, ...]
     head: str | None
-    beside: dict[str, Any]
+    beside: Beside
 
 
 class Foot(Frozen, tag="end", tag_field="is"):
@@ -86,12 +110,12 @@ class Writer:
         self._jobs += 1
         self._events += len(kept.events)
         log = tuple(
-            {name: value for name, value in zip(_FIELDS, (*columns[:-1], bytes(columns[-1]).hex()), strict=True)
-             if value is not None}
+            Logged(**dict(zip(_FIELDS, (*columns[:-1], bytes(columns[-1]).hex()), strict=True)))
             for columns in kept.events
-        )  # fmt: skip
+        )
         row = kept.row
-        beside = {} if row is None else {name: getattr(row, name) for name in BESIDE if getattr(row, name)}
+        known = {} if row is None else {name: getattr(row, name) for name in Beside.__struct_fields__}
+        beside = Beside(**known)
         return self._spelled(Line(id=kept.job_id, log=log, head=row and row.head.hex(), beside=beside))
 
     def foot(self) -> str:
@@ -106,7 +130,7 @@ def read(lines: Iterable[str]) -> Iterator[Kept]:
     """Give the jobs of an export. What is no whole export raises, at the latest when all its jobs were given."""
     hashed = sha256()
     jobs = events = 0
-    ended = False
+    ended, last = False, ""
     for number, text in enumerate(lines, start=1):
         line = _decoded(number, text)
         if ended or isinstance(line, Head) is not (number == 1):
@@ -120,12 +144,22 @@ def read(lines: Iterable[str]) -> Iterator[Kept]:
                 if (line.jobs, line.events, line.sha256) != (jobs, events, hashed.hexdigest()):
                     raise ValidationError("the export was changed: its last line does not fit the ones before it")
             case Line():
+                if not _is_id(line.id) or line.id <= last:
+                    raise ValidationError(f"line {number} of the export is not what should stand there: ids rise")
+                last = line.id
                 jobs += 1
                 events += len(line.log)
                 yield _kept(number, line)
         hashed.update(text.encode())
     if not ended:
         raise ValidationError("the export was cut short: it has no last line")
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def _decoded(number: int, text: str) -> Head | Line | Foot:
@@ -138,17 +172,16 @@ def _decoded(number: int, text: str) -> Head | Line | Foot:
 
 def _kept(number: int, line: Line) -> Kept:
     try:
-        events = [(*(each.get(name) for name in _FIELDS[:-1]), bytes.fromhex(each["seal"])) for each in line.log]
-    except (KeyError, TypeError, ValueError) as problem:
+        events = [(*(getattr(each, name) for name in _FIELDS[:-1]), bytes.fromhex(each.seal)) for each in line.log]
+    except ValueError as problem:
         raise ValidationError(f"line {number} of the export holds an event without a seal") from problem
     kept = Kept(line.id, None, None, events)
     if line.head is None:
         return kept
     # The row is not in the export: it is what the log comes to, with the head and what else only the row knew.
     sound = examine(kept)
-    known: dict[str, Any] = {name: line.beside.get(name, 0 if name == "renewals" else None) for name in BESIDE}
     try:
-        row = rebuilt(sound)._replace(head=bytes.fromhex(line.head), **known)
+        row = rebuilt(sound)._replace(head=bytes.fromhex(line.head), **asdict(line.beside))
     except (CorruptLogError, ValueError):
         row = _nothing_known(line)
     return kept._replace(row=row)
