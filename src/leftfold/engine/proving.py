@@ -130,9 +130,16 @@ class Proving(Running):
         return self._write(Operation(lambda: export.bring_in(batch)))
 
     def _page(self, selection: Selection, after: str | None) -> list[Kept]:
-        if after is not None and selection.ids is not None and len(selection.ids) <= PAGE:
-            return []  # all of them came with the first page
-        return self._read(audit.page, selection, after, PAGE)
+        if selection.ids is None:
+            return self._read(audit.page, selection, after, PAGE)
+        # By the ids that are asked for: those that have no row any more stand in no order of rows.
+        rest = sorted(each for each in set(selection.ids) if after is None or each > after)
+        for place in range(0, len(rest), PAGE):
+            asked = selection._replace(ids=rest[place : place + PAGE])
+            kept = self._read(audit.page, asked, None, PAGE)
+            if kept:
+                return kept
+        return []
 
     def _freeze(self, wrong: Sequence[str], by: str | None) -> list[str]:
         return self._write(Operation(lambda: audit.freeze(wrong, by or self.actor)))
