@@ -449,6 +449,7 @@ named (id) AS (
     SELECT id FROM page
     UNION
     SELECT id FROM unnest(:ids::uuid[]) AS a (id) WHERE :after::uuid IS NULL  -- these may have no row any more
+      AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = a.id)
       AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = a.id)
 )
 SELECT n.id::text, {row}, p.frozen_at, e.version, e.at, e.format, e.event, nullif(e.who, ''), e.actor,
