@@ -475,7 +475,10 @@ WHERE NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = e.job_id)
 GROUP BY e.job_id ORDER BY e.job_id LIMIT :limit;
 
 -- name: begin_maintenance
-INSERT INTO {schema}.maintenance (at, actor, reason) VALUES (coalesce(:now::bigint, {schema}.clock()), :actor, :reason);
+-- One at a time: two that counted anew at once would both add what is missing.
+WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtextextended('{schema}.maintenance', 0)))
+INSERT INTO {schema}.maintenance (at, actor, reason)
+SELECT coalesce(:now::bigint, {schema}.clock()), :actor, :reason FROM alone;
 
 -- name: end_maintenance
 -- It ends with its transaction.
