@@ -231,14 +231,16 @@ UPDATE leftfold_queues SET paused_at = NULL, paused_by = NULL, reason = NULL
 WHERE name = :name AND paused_at IS NOT NULL RETURNING name;
 
 -- name: feed_cursor
--- Where a consumer stands, and what is committed by now, but no more than one page behind that. A row number is a
--- snapshot as well: all below it are seen.
-SELECT coalesce(f.rev, 0), coalesce(f.seen, '1:1:'), f.target,
-       printf('%d:%d:', min(last.n, coalesce(CAST(f.seen AS INTEGER), 1) + :limit),
-              min(last.n, coalesce(CAST(f.seen AS INTEGER), 1) + :limit)),
-       f.at, f.job_id, f.version, last.n <= coalesce(CAST(f.seen AS INTEGER), 1) + :limit
-FROM (SELECT coalesce(max(seq), 0) + 1 AS n FROM leftfold_events) last
-LEFT JOIN leftfold_feeds f ON f.consumer = :consumer;
+-- Where a consumer stands, and what is committed by now, but no more than one page from the next event on. A row number
+-- is a snapshot as well: all below it are seen.
+SELECT c.rev, c.seen, c.target, printf('%d:%d:', min(c.last, c.next + :limit), min(c.last, c.next + :limit)),
+       c.at, c.job_id, c.version, c.last <= c.next + :limit
+FROM (
+    SELECT coalesce(f.rev, 0) AS rev, coalesce(f.seen, '1:1:') AS seen, f.target, f.at, f.job_id, f.version, last.n AS last,
+           coalesce((SELECT min(seq) FROM leftfold_events WHERE seq >= coalesce(CAST(f.seen AS INTEGER), 1)), last.n) AS next
+    FROM (SELECT coalesce(max(seq), 0) + 1 AS n FROM leftfold_events) last
+    LEFT JOIN leftfold_feeds f ON f.consumer = :consumer
+) c;
 
 -- name: feed_stretch
 -- A page is short enough.
