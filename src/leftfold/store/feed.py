@@ -23,8 +23,7 @@ WINDOW: Final = 20_000
 BEHIND_MAX: Final = 100_000
 #: Nothing was seen.
 NOTHING: Final = "1:1:"
-_FIRST: Final = (0, "00000000-0000-0000-0000-000000000000", 0)
-_LAST_ID: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_LOWEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class Snapshot(NamedTuple):
@@ -77,14 +76,15 @@ def read(consumer: str, limit: int) -> Steps[FeedPage]:
             "its transactions anew; forget the consumer, and let it start again"
         )
     records: list[Record] = []
-    after = _FIRST if at is None else (at, job_id, version)
+    after = (0, _LOWEST_ID, 0) if at is None else (at, job_id, version)
     while True:
         # One more than asked for: it tells whether the page is the last one.
         rows, until = yield from _slice(Snapshot.of(seen), Snapshot.of(target), after, limit + 1 - len(records))
         records += (record_of(row[0], row[1:]) for row in rows)
         if until is None or len(records) > limit:
             break
-        after = (until, _LAST_ID, 2**31 - 1)
+        # Behind the whole moment: a look that began with it again would find the same, if it has many events.
+        after = (until + 1, _LOWEST_ID, 0)
     complete = len(records) <= limit
     return FeedPage(
         consumer=consumer, records=tuple(records[:limit]), caught_up=complete and newest, rev=rev, seen=seen,
@@ -114,8 +114,10 @@ def begin_now(consumer: str) -> Steps[None]:
 
 def acknowledge(page: FeedPage) -> Steps[None]:
     """Let the consumer go on behind a page."""
-    if page.rev == 0:
-        yield Query("feed_begin", {"consumer": page.consumer, "seen": NOTHING})
+    rev = page.rev
+    if rev == 0:
+        begun = yield Query("feed_begin", {"consumer": page.consumer, "seen": NOTHING})
+        rev = begun[0][0] if begun else 0
     last = None if page.complete else page.records[-1]
     place: Arguments = {
         "seen": page.target if page.complete else page.seen,
@@ -124,7 +126,7 @@ def acknowledge(page: FeedPage) -> Steps[None]:
         "job_id": last.job_id if last else None,
         "version": last.version if last else None,
     }
-    moved = yield Query("feed_move", {"consumer": page.consumer, "rev": max(page.rev, 1), **place})
+    moved = yield Query("feed_move", {"consumer": page.consumer, "rev": rev, **place})
     if not moved:
         raise FeedConflictError(f"{page.consumer!r} has gone on since this page was read: somebody else reads for it")
 

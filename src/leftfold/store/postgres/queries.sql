@@ -400,9 +400,10 @@ WHERE (e.xid < :low OR e.xid <> ALL (:open::bigint[]))
 ORDER BY e.at, e.job_id, e.version LIMIT :limit;
 
 -- name: feed_begin
+-- The time is its first rev: a page of a namesake that was forgotten has another one.
 INSERT INTO {schema}.feeds (consumer, rev, seen, started_at, moved_at)
-SELECT :consumer, 1, :seen::pg_snapshot, now, now FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS now) c
-ON CONFLICT DO NOTHING RETURNING consumer;
+SELECT :consumer, now, :seen::pg_snapshot, now, now FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS now) c
+ON CONFLICT DO NOTHING RETURNING rev;
 
 -- name: feed_move
 -- Nothing comes back if somebody else moved it meanwhile.

@@ -256,8 +256,9 @@ WHERE e.seq >= :from AND e.seq < :to AND e.at >= :at AND json_array_length(:miss
 ORDER BY e.at, j.id, e.version LIMIT :limit;
 
 -- name: feed_begin
-INSERT INTO leftfold_feeds (consumer, rev, seen, started_at, moved_at) VALUES (:consumer, 1, :seen, :now, :now)
-ON CONFLICT DO NOTHING RETURNING consumer;
+-- The time is its first rev: a page of a namesake that was forgotten has another one.
+INSERT INTO leftfold_feeds (consumer, rev, seen, started_at, moved_at) VALUES (:consumer, :now, :seen, :now, :now)
+ON CONFLICT DO NOTHING RETURNING rev;
 
 -- name: feed_move
 -- Nothing comes back if somebody else moved it meanwhile.
