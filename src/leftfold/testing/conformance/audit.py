@@ -28,6 +28,9 @@ def audit(scene: Scene) -> None:
         if place < _ASKED // 2 or place >= len(summaries) - _ASKED // 2:
             _check_asked(scene, summary, job, logs[summary.id])
     _check_counts(scene, summaries)
+    verdict = scene.engine.verify(freeze=False)
+    assert verdict.is_clean, f"the store itself says: {verdict.findings}"
+    assert verdict.jobs == len(summaries)
 
 
 def _logs(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:

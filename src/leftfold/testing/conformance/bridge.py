@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -39,7 +39,22 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
+        if inspect.isasyncgenfunction(found):
+            return lambda *arguments, **named: self._stepping(found(*arguments, **named))
         return self._blocking(found) if inspect.iscoroutinefunction(found) else found
 
     def _blocking(self, method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
         return lambda *arguments, **named: self._loop.run(method(*arguments, **named))
+
+    def _stepping(self, steps: AsyncIterator[T]) -> Iterator[T]:
+        """Ask an async iterator for one item at a time, each when it is wanted, as a sync one would be."""
+        while True:
+            try:
+                item = self._loop.run(_next(steps))
+            except StopAsyncIteration:
+                return
+            yield item
+
+
+async def _next(steps: AsyncIterator[T]) -> T:
+    return await anext(steps)

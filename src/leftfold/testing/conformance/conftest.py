@@ -43,9 +43,13 @@ def loop() -> Iterator[Loop]:
 @pytest.fixture
 def scene(mode: str, request: pytest.FixtureRequest, loop: Loop) -> Iterator[Scene]:
     """Give an engine on a new world; at the end, everything in it has to add up."""
+
+    def world() -> World:
+        made: World = request.config.hook.pytest_leftfold_world(url=request.config.getoption("--store-url"))
+        return made
+
     try:
-        world = request.config.hook.pytest_leftfold_world(url=request.config.getoption("--store-url"))
-        stage = Scene(world, loop if mode == "async" else None)
+        stage = Scene(world(), loop if mode == "async" else None, world)
     except (ValidationError, StoreError) as problem:
         pytest.exit(f"the store cannot be opened: {problem}", pytest.ExitCode.USAGE_ERROR)
     try:

@@ -15,8 +15,10 @@ from leftfold.core.lifecycle import State, Who
 from leftfold.core.record import Record
 from leftfold.core.retry import Policy
 from leftfold.core.values import Failure, Spec
+from leftfold.store.audit import Kept, Selection, examine, kept_of
 from leftfold.store.query import Operation, Query, Steps, ids
 from leftfold.store.replies import Claim, Receipt, Summary
+from leftfold.store.rows import COLUMNS
 from leftfold.testing.clock import FakeClock
 from leftfold.testing.conformance.bridge import Blocking, Loop
 from leftfold.testing.conformance.worlds import World
@@ -52,8 +54,10 @@ class Reached(NamedTuple):
 class Scene:
     """An engine on a world of its own. `loop` is where it runs if it is the async one."""
 
-    def __init__(self, world: World, loop: Loop | None) -> None:
+    def __init__(self, world: World, loop: Loop | None, another_world: Callable[[], World]) -> None:
         self.world = world
+        self._another_world = another_world
+        self._elsewhere: list[Scene] = []
         self.clock = FakeClock()
         self._loop = loop
         self._engines: list[leftfold.Engine] = []
@@ -75,6 +79,11 @@ class Scene:
             pytest.skip("this world has room for one engine only")
         return self.open(enforce)
 
+    def elsewhere(self) -> "Scene":
+        """Give another scene, on a world that knows nothing of this one; closed with it."""
+        self._elsewhere.append(Scene(self._another_world(), self._loop, self._another_world))
+        return self._elsewhere[-1]
+
     def shut(self, engine: leftfold.Engine) -> None:
         """Close an engine before the scene ends."""
         self._engines.remove(engine)
@@ -82,6 +91,8 @@ class Scene:
 
     def close(self) -> None:
         """Close what is open, and leave no trace."""
+        for scene in self._elsewhere:
+            scene.close()
         for engine in self._engines:
             engine.close()
         self.world.drop()
@@ -148,6 +159,34 @@ class Scene:
 
         answer: Any = self.engine.store.run(Operation(steps, apart=True, reads=True))
         return cast("list[tuple[Any, ...]]", answer if self._loop is None else self._loop.run(answer))
+
+    def past_the_engine(self, *queries: Query) -> None:
+        """Let the store run queries of its own in one transaction, as an operator with a shell could."""
+
+        def steps() -> Steps[None]:
+            yield Query("begin_maintenance", {"actor": "ann", "reason": "to see what comes of it"})
+            for query in queries:  # noqa: UP028 - a tuple takes no answers
+                yield query
+            yield Query("end_maintenance")
+
+        answer: Any = self.engine.store.run(Operation(steps))
+        if self._loop is not None:
+            self._loop.run(answer)
+
+    def drift(self, job_id: str, **changes: Any) -> None:
+        """Change a job's row, and not its log."""
+        row = self._kept(job_id).row
+        assert row is not None
+        self.past_the_engine(Query("restore", columns=COLUMNS, rows=[row._replace(**changes)]))
+
+    def head(self, job_id: str) -> bytes:
+        """Give the hash of the last event of a job."""
+        return examine(self._kept(job_id)).head
+
+    def _kept(self, job_id: str) -> Kept:
+        asked = {**Selection(ids=[job_id])._asdict(), "after": None, "limit": 1}
+        (kept,) = kept_of(self.ask(Query("audit", asked)))
+        return kept
 
     def trace(self) -> tuple[object, ...]:
         """Give everything that an operation could leave a trace in."""

@@ -81,7 +81,7 @@ class TestEnqueue:
     def test_one_record_says_who_made_it_and_when(self, scene: Scene) -> None:
         (record,) = scene.engine.history(scene.enqueued())
         assert (record.version, record.at, record.who, record.actor) == (1, START, Who.CLIENT, ACTOR)
-        assert record.event == e.Enqueued(due=START, spec=Spec(kind=KIND))
+        assert record.event == e.Enqueued(spec=Spec(kind=KIND))
         assert (record.request_id, record.request_hash) == (None, None)
 
     @pytest.mark.parametrize(("column", "value"), COLUMNS)
