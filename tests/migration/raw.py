@@ -1,6 +1,7 @@
 """Plain SQL on a store, past the engine: what somebody with a database shell can do."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 import psycopg
@@ -24,8 +25,8 @@ class Raw(Protocol):
     def close(self) -> None:
         """Close the connection."""
 
-    def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run one statement, and give its rows; raise `Refused` if the database will not."""
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, with `?` for values, and give its rows; raise `Refused` if the database will not."""
 
     def maintain(self) -> None:
         """Begin a transaction that says who changes what stands, and why."""
@@ -50,9 +51,9 @@ class PostgresRaw:
     def close(self) -> None:
         self.connection.close()
 
-    def run(self, sql: str) -> list[tuple[Any, ...]]:
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
-            cursor = self.connection.execute(sql.encode())
+            cursor = self.connection.execute((sql.replace("?", "%s") if values else sql).encode(), values or None)
         except psycopg.Error as problem:
             raise Refused(str(problem)) from problem
         return cursor.fetchall() if cursor.description is not None else []
@@ -88,9 +89,9 @@ class SqliteRaw:
     def close(self) -> None:
         self.connection.close()
 
-    def run(self, sql: str) -> list[tuple[Any, ...]]:
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
-            rows: list[tuple[Any, ...]] = self.connection.execute(in_file(sql)).fetchall()
+            rows: list[tuple[Any, ...]] = self.connection.execute(in_file(sql), values).fetchall()
         except sqlite.Error as problem:
             raise Refused(str(problem)) from problem
         return rows

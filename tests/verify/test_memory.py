@@ -1,0 +1,60 @@
+"""However many jobs there are, a page of them is in memory at a time."""
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import file_in
+
+from leftfold import Engine, NewJob
+
+STEP = 1_000
+SIZES = (1, 2, 5, 20)
+
+
+def peak(act: Callable[[], object]) -> int:
+    """Give how much memory an act takes at most, in bytes."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def drained(lines: Any) -> int:
+    return sum(1 for _ in lines)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Files with so many thousand jobs."""
+    folders = {}
+    for size in SIZES:
+        folders[size] = tmp_path_factory.mktemp(f"jobs-{size}")
+        with file_in(folders[size]).open() as engine:
+            for _ in range(size):
+                engine.enqueue_many([NewJob("work", {"n": n}) for n in range(STEP)])
+    return folders
+
+
+#: What is done to the first, and to the second of two sizes.
+ACTS: dict[str, tuple[Callable[[Engine], object], int, int]] = {
+    "verify": (lambda engine: engine.verify(), 2, 20),
+    "export": (lambda engine: drained(engine.export_jobs()), 1, 5),
+    "import": (lambda engine: engine.import_jobs(engine.export_jobs()), 1, 5),
+    "follow": (lambda engine: drained(engine.follow("consumer")), 1, 5),
+}
+
+
+@pytest.mark.parametrize(("act", "few", "many"), ACTS.values(), ids=ACTS)
+def test_many_times_as_many_jobs_need_hardly_more_memory(
+    filled: dict[int, Path], act: Callable[[Engine], object], few: int, many: int
+) -> None:
+    peaks = []
+    for size in (few, many):
+        with file_in(filled[size]).open() as engine:
+            peaks.append(peak(lambda engine=engine: act(engine)))  # type: ignore[misc]
+    assert peaks[1] < 1.25 * peaks[0] + 300_000, peaks
