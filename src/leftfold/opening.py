@@ -92,17 +92,20 @@ def masked(url: str) -> str:
 def open(  # noqa: A001 - leftfold.open reads as it should
     url: str | None = None,
     *,
-    schema: str = DEFAULT_SCHEMA,
+    schema: str | None = None,
     create: bool = True,
     enforce: str | None = None,
     actor: str | None = None,
     pool_size: int = DEFAULT_POOL,
+    prepare: bool | None = None,
     clock: Clock | None = None,
     shard: int = 0,
 ) -> Engine:
     """Open a store. A file that is not there yet is made, unless `create` is false; PostgreSQL needs a `migrate` first.
 
     `enforce` names a dialect whose table the engine is held to. `clock` gives microseconds since 1970, for tests.
+    `prepare=False` lets PostgreSQL keep no statements, for a pooler that parts transactions. What is not given is asked
+    of the environment: LEFTFOLD_DATABASE_URL, LEFTFOLD_SCHEMA, LEFTFOLD_PREPARE, LEFTFOLD_ACTOR.
     """
     dialect, place = address_of(url or default_url())
     engine_of = _settings(enforce, actor, clock, shard)
@@ -112,17 +115,19 @@ def open(  # noqa: A001 - leftfold.open reads as it should
         return Engine(SqliteStore(place, create=create, clock=clock), **engine_of)
     from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415
 
-    return Engine(PostgresStore(place, schema=schema, pool_size=pool_size, clock=clock).open(), **engine_of)
+    store = PostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
+    return Engine(store.open(), **engine_of)
 
 
 async def aopen(
     url: str | None = None,
     *,
-    schema: str = DEFAULT_SCHEMA,
+    schema: str | None = None,
     create: bool = True,
     enforce: str | None = None,
     actor: str | None = None,
     pool_size: int = DEFAULT_POOL,
+    prepare: bool | None = None,
     clock: Clock | None = None,
     shard: int = 0,
 ) -> AsyncEngine:
@@ -136,11 +141,11 @@ async def aopen(
         return AsyncEngine(AsyncSqliteStore(file), **engine_of)
     from leftfold.store.postgres.driver import AsyncPostgresStore  # noqa: PLC0415
 
-    store = AsyncPostgresStore(place, schema=schema, pool_size=pool_size, clock=clock)
+    store = AsyncPostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
     return AsyncEngine(await store.open(), **engine_of)
 
 
-def migrate(url: str | None = None, *, schema: str = DEFAULT_SCHEMA) -> list[str]:
+def migrate(url: str | None = None, *, schema: str | None = None) -> list[str]:
     """Bring a store to the schema of this version, and give the names of the migrations that it took."""
     dialect, place = address_of(url or default_url())
     if dialect == "sqlite":
@@ -153,7 +158,25 @@ def migrate(url: str | None = None, *, schema: str = DEFAULT_SCHEMA) -> list[str
             store.close()
     from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415
 
-    return [f"{each.version:04d}_{each.name}" for each in PostgresStore(place, schema=schema).migrate()]
+    return [f"{each.version:04d}_{each.name}" for each in PostgresStore(place, **_session(schema, None)).migrate()]
+
+
+class _Session(TypedDict):
+    """What a PostgreSQL store is opened with, by the caller or by the environment."""
+
+    schema: str
+    prepare: bool
+
+
+def _session(schema: str | None, prepare: bool | None) -> _Session:
+    if prepare is None:
+        wish = os.environ.get("LEFTFOLD_PREPARE") or "1"
+        if wish not in {"0", "1"}:
+            raise ValidationError(f"LEFTFOLD_PREPARE is {wish!r}: it can be 0 or 1")
+        prepare = wish == "1"
+    if schema is None:
+        schema = os.environ.get("LEFTFOLD_SCHEMA") or DEFAULT_SCHEMA
+    return {"schema": schema, "prepare": prepare}
 
 
 class _Settings(TypedDict):

@@ -53,14 +53,15 @@ class _Base:
     dialect = "postgres"
     counts_grow = True
 
-    def __init__(self, url: str, *, schema: str, clock: Callable[[], int] | None) -> None:
+    def __init__(self, url: str, *, schema: str, clock: Callable[[], int] | None, prepare: bool) -> None:
         self.url = url
         self.schema = schema
         self.queries = queries(schema)
         self.migrations = migrate.migrations("postgres", {"schema": quoted(schema)})
         self._clock = clock  # None: the server's own
         self._pid = os.getpid()
-        self._options = connect_options(url)
+        self._prepare = prepare
+        self._options = connect_options(url) | ({} if prepare else {"prepare_threshold": None})
         self._may_be_apart = True
         self._place: object = None
         self._same: WeakSet[AnyConnection] = WeakSet()  # connections of callers that turned out to be to our database
@@ -100,9 +101,15 @@ class PostgresStore(_Base):
     """A database, opened. Safe for threads; not for a fork, which must open it anew."""
 
     def __init__(
-        self, url: str, *, schema: str = "leftfold", pool_size: int = 10, clock: Callable[[], int] | None = None
+        self,
+        url: str,
+        *,
+        schema: str = "leftfold",
+        pool_size: int = 10,
+        clock: Callable[[], int] | None = None,
+        prepare: bool = True,
     ) -> None:
-        super().__init__(url, schema=schema, clock=clock)
+        super().__init__(url, schema=schema, clock=clock, prepare=prepare)
         self._pool = Pool(self.connect, pool_size)
 
     def open(self) -> "PostgresStore":
@@ -226,7 +233,7 @@ class PostgresStore(_Base):
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
         sql = statement(self.queries[query.name], query)
-        cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=plan(query))
+        cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.description is not None else []
 
 
@@ -234,9 +241,15 @@ class AsyncPostgresStore(_Base):
     """The same for asyncio."""
 
     def __init__(
-        self, url: str, *, schema: str = "leftfold", pool_size: int = 10, clock: Callable[[], int] | None = None
+        self,
+        url: str,
+        *,
+        schema: str = "leftfold",
+        pool_size: int = 10,
+        clock: Callable[[], int] | None = None,
+        prepare: bool = True,
     ) -> None:
-        super().__init__(url, schema=schema, clock=clock)
+        super().__init__(url, schema=schema, clock=clock, prepare=prepare)
         self._pool = AsyncPool(self.connect, pool_size)
 
     async def open(self) -> "AsyncPostgresStore":
@@ -345,7 +358,9 @@ class AsyncPostgresStore(_Base):
     async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
         sql = statement(self.queries[query.name], query)
-        await cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=plan(query))
+        await cursor.execute(
+            sql, arguments(query, self._clock and self._clock()), prepare=self._prepare and plan(query)
+        )
         return await cursor.fetchall() if cursor.description is not None else []
 
 
