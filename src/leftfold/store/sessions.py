@@ -1,5 +1,6 @@
 """What the engine asks of a store: to run an operation, in a transaction of its own or within the caller's."""
 
+from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
 
 from leftfold.core.errors import ValidationError
@@ -40,16 +41,21 @@ class AsyncSession(Protocol):
         """Close it."""
 
 
-def driver_connection(connection: Any) -> Any:
+def is_async_session(connection: Any) -> bool:
+    """Tell whether this is an async session of SQLAlchemy, scoped or not, which may have to connect first."""
+    return _is_alchemy(connection) and iscoroutinefunction(getattr(type(connection), "connection", None))
+
+
+def driver_connection(connection: Any, *, asynchronous: bool = False) -> Any:
     """Give the driver's own connection of an SQLAlchemy session or connection; any other is given as it is.
 
     Asking for it makes SQLAlchemy begin its transaction, if it has not yet.
     """
-    if not type(connection).__module__.startswith("sqlalchemy."):
+    if not _is_alchemy(connection):
         return connection
-    if hasattr(connection, "sync_session"):
-        connection = connection.sync_session
-    if hasattr(connection, "sync_connection"):
+    if hasattr(connection, "sync_connection") or is_async_session(connection):
+        if not asynchronous:  # SQLAlchemy itself would only speak of a greenlet
+            raise ValidationError("within takes no async session or connection of SQLAlchemy here, only a sync one")
         connection = connection.sync_connection
     if hasattr(connection, "get_bind"):  # a session
         connection = connection.connection()
@@ -58,3 +64,8 @@ def driver_connection(connection: Any) -> Any:
     if not connection.in_transaction():
         connection.begin()
     return connection.connection.driver_connection
+
+
+def _is_alchemy(connection: object) -> bool:
+    """Tell whether this is of SQLAlchemy, or of a class that somebody made of one of its own."""
+    return any(base.__module__.startswith("sqlalchemy.") for base in type(connection).__mro__)

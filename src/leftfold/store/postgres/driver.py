@@ -33,7 +33,7 @@ from leftfold.store.postgres.wire import (
 )
 from leftfold.store.postgres.within import IDENTITY, AnyConnection, check_same, check_transaction, place_of
 from leftfold.store.query import Again, Columns, Operation, Query, adrive, drive
-from leftfold.store.sessions import driver_connection
+from leftfold.store.sessions import driver_connection, is_async_session
 
 T = TypeVar("T")
 
@@ -321,9 +321,9 @@ class AsyncPostgresStore(_Base):
     async def run_within(self, connection: object, operation: Operation[T]) -> T:
         """Run an operation as a part of the caller's transaction: nothing is committed here."""
         session: Any = connection
-        if hasattr(session, "sync_session"):  # SQLAlchemy's, which may have to connect first
+        if is_async_session(session):
             session = await session.connection()
-        foreign = driver_connection(session)
+        foreign = driver_connection(session, asynchronous=True)
         if not isinstance(foreign, psycopg.AsyncConnection):
             raise ValidationError(f"within takes an async psycopg or SQLAlchemy connection, not {connection!r}")
         check_transaction(foreign)
