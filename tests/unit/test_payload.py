@@ -18,9 +18,10 @@ from tests.unit.scene import CLIENT, Scene, owner_of
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
+from leftfold.core import payload as payloads
 from leftfold.core.errors import LimitExceededError, ValidationError
 from leftfold.core.lifecycle import State
-from leftfold.core.payload import NULL, check_payload, to_payload
+from leftfold.core.payload import NULL, check_payload
 from leftfold.core.values import Failure, Spec
 
 NAN, INF = float("nan"), float("inf")
@@ -40,6 +41,13 @@ ENTRANCES: Final[dict[str, Callable[[Raw], object]]] = {
     "complete": lambda text: c.Complete(by=owner_of(1), result=text),
     "note": lambda text: c.Note(by=CLIENT, note=e.Custom(name="n", data=text)),
 }
+
+
+def to_payload(what: str, value: Any) -> Raw:
+    """Give a value as a payload that a command has taken."""
+    payload = payloads.to_payload(what, value)
+    check_payload(what, payload)
+    return payload
 
 
 @dataclass
