@@ -144,7 +144,13 @@ def test_a_file_that_cannot_be_read_is_wrong_input(file_home: Home) -> None:
     assert file_home.trace() == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"Dear diary\n", b"\xff\xfe", gzip.compress(b"x"), b"{}\n", b"x" * 10_000])
+NO_EXPORTS = {
+    "nothing": b"", "a text": b"Dear diary\n", "bytes": b"\xff\xfe", "packed": gzip.compress(b"x"),
+    "other JSON": b"{}\n", "a long line": b"x" * 10_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", NO_EXPORTS.values(), ids=NO_EXPORTS)
 def test_what_is_no_export_makes_no_store(bare: Home, content: bytes) -> None:
     before = bare.trace()
     ran = bare.run("import", "-", stdin=content)
