@@ -129,9 +129,13 @@ class Plan:
         ]
 
 
+#: What hands rows on one by one, so that a limit above it stops what is below it.
+_PASSED: Final = frozenset({"Result", "Subquery Scan", "LockRows", "Gather", "Gather Merge"})
+
+
 def _walk(node: Mapping[str, Any], *, limited: bool = False) -> Iterator[dict[str, Any]]:
     """Give the nodes, each with whether a LIMIT stands above it that can stop it."""
     yield {**node, "limited": limited}
-    below = node["Node Type"] == "Limit" or (limited and node["Node Type"] in {"Result", "Subquery Scan", "LockRows"})
+    below = node["Node Type"] == "Limit" or (limited and node["Node Type"] in _PASSED)
     for child in node.get("Plans", ()):
         yield from _walk(child, limited=below)

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 from tests.places import schema_on
-from tests.plans.loading import STATISTICS
+from tests.plans.loading import ROWS, STATISTICS
 from tests.plans.postgres import MODES, Tables
 
 from leftfold.store.postgres.wire import queries
@@ -45,6 +45,7 @@ NEED_STATISTICS: Final = (
     "feed_stretch",
     "feed_page",
     "feeds",
+    "list, correlation id",
     "list, owner",
     "list, running",
     "list, waiting",
@@ -96,6 +97,7 @@ PLANTED: Final = (
 )
 
 
+@pytest.mark.skipif(ROWS != 30_000, reason="with other tables, other statistics show them")
 def test_a_statement_that_leaves_the_planner_a_choice_is_caught(tables: tuple[str, Tables]) -> None:
     statistics, opened = tables
     for query, good, bad, shown_by, mode in PLANTED:

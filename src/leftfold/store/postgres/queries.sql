@@ -181,6 +181,7 @@ ORDER BY a.place;
 
 -- name: own
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
+-- The token is compared so that the index of leases is no way to it: taken for empty, it would be read for each job.
 WITH held AS MATERIALIZED (
     SELECT j.*, a.actor, a.event, a.data
     FROM unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[])
@@ -188,7 +189,7 @@ WITH held AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind
         FROM {schema}.jobs k
-        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token
+        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token
           AND k.state = ANY (:sources::{schema}.state[]) AND k.version < :events_max AND k.frozen_at IS NULL
         FOR UPDATE
     ) j
@@ -231,7 +232,7 @@ WITH held AS MATERIALIZED (
     FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place FROM {schema}.jobs k
-        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token AND k.frozen_at IS NULL FOR UPDATE
+        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token AND k.frozen_at IS NULL FOR UPDATE
     ) j
 ),
 timed AS MATERIALIZED (SELECT h.place, coalesce(:now::bigint, {schema}.clock()) AS now FROM held h)
