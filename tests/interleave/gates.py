@@ -38,6 +38,7 @@ class Gate:
 
     def __init__(self, *, stops_at_begin: bool) -> None:
         self.is_open = True
+        self.deadlocks = 0  # how often it had to give way
         self.came: SimpleQueue[str | None] = SimpleQueue()  # the statement that it came to; None at the end
         self.may_go: SimpleQueue[None] = SimpleQueue()
         self._stops_at_begin = stops_at_begin
@@ -57,7 +58,11 @@ class GatedCursor(psycopg.Cursor[Any]):
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
         self.connection.gate.pass_through(self.connection.name_of(query))
-        return super().execute(query, *arguments, **options)
+        try:
+            return super().execute(query, *arguments, **options)
+        except psycopg.errors.DeadlockDetected:
+            self.connection.gate.deadlocks += 1
+            raise
 
 
 class GatedConnection(psycopg.Connection[Any]):
