@@ -88,7 +88,7 @@ def priority_of(given: int | str) -> int:
         return given
     if given in PRIORITIES:
         return PRIORITIES[given]
-    if re.fullmatch(r"-?\d{1,9}", given):
+    if re.fullmatch(r"-?[0-9]{1,9}", given):
         return int(given)
     raise ValidationError(f"priority {given!r} must be P0, P1, P2, P3 or a whole number")
 

@@ -69,7 +69,7 @@ def _problem_of(rest: str) -> str | None:
         return "behind a % stand two hexadecimal digits, of UTF-8; a % in a password is written %25"
     if "@" in hosts + database + query:
         return "it has more than one @, or one that is not in front of a host; in a password @ is written %40, / is %2F"
-    ports = [re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?", host) for host in hosts.split(",")]
+    ports = [re.fullmatch(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?", host) for host in hosts.split(",")]
     if not all(port and int(port[1] or 1) in range(1, 65_536) for port in ports):
         return "a host is a name or an address, perhaps in brackets, and then perhaps a colon and a port"
     if query and not all(re.fullmatch("[A-Za-z_]+=[^=]*", pair) for pair in query.split("&")):

@@ -89,6 +89,23 @@ def test_a_payload_is_exactly_one_json_value(entrance: Callable[[Raw], object], 
         entrance(Raw(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'"\\ud800"', "half of a surrogate pair"),
+        (b'"\\uDFFFx"', "half of a surrogate pair"),
+        (b'["\\ud83d\\ude00\\ud83d"]', "half of a surrogate pair"),
+        (b'["\\ud83d\\ude00",]', "malformed"),
+        (b'"\\\\ud800', "truncated"),
+        (b'"cut off', "truncated"),
+    ],
+    ids=lambda value: repr(value[:24]),
+)
+def test_why_it_is_no_json_is_said(text: bytes, why: str) -> None:
+    with pytest.raises(ValidationError, match=f"payload is not JSON: .*{why}"):
+        check_payload("payload", Raw(text))
+
+
 @pytest.mark.parametrize("entrance", ENTRANCES.values(), ids=ENTRANCES)
 @pytest.mark.parametrize(
     ("text", "why"),

@@ -1,8 +1,10 @@
 """Values as people type them: spans of time, moments, ids, payloads."""
 
+import json
 import os
 import re
 import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -73,7 +75,18 @@ def payload_of(argument: str | None) -> Raw:
         raise ValidationError("payload is empty: leave it out, or write null")
     payload = Raw(text)
     check_payload("payload", payload)
+    if b"{" in text:
+        json.loads(text, object_pairs_hook=_check_names)
     return payload
+
+
+def _check_names(pairs: list[tuple[str, object]]) -> None:
+    """Refuse an object that says a name twice: some readers take the first, some the last, and no dict has both."""
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise ValidationError(
+                f"payload has an object with the name {name!r} in it {times} times: which one counts?"
+            )
 
 
 def _text_of(argument: str) -> bytes:

@@ -5,6 +5,7 @@ halves of surrogate pairs, a nesting that overflows a stack. They are refused he
 """
 
 import math
+import re
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,9 @@ NULL: Final = Raw(b"null")
 
 #: For a look at the shapes of numbers: every digit becomes a 0, every E an e. A plus is left out.
 _SHAPES: Final = bytes.maketrans(b"123456789E", b"000000000e")
+#: A surrogate pair, escaped, and what is half of one where all pairs are taken away; a backslash may be one itself.
+_PAIR: Final = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONG: Final = range(-(2**63), 2**63)
 
 
@@ -43,7 +47,8 @@ def check_payload(what: str, payload: Raw) -> None:
         text.decode()
         value = bytes(msgspec.json.decode(text, type=Raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ValidationError(f"{what} is not JSON: {problem}") from problem
+        why = "it holds half of a surrogate pair, which stands for nothing" if _has_half_a_pair(text) else problem
+        raise ValidationError(f"{what} is not JSON: {why}") from problem
     if value != text:
         raise ValidationError(f"{what} has blanks around its JSON: leave them out")
     if text.count(b"[") + text.count(b"{") > limits.PAYLOAD_DEPTH_MAX or _is_suspect(text):
@@ -51,6 +56,11 @@ def check_payload(what: str, payload: Raw) -> None:
             _check_value(what, msgspec.json.decode(text))
         except (msgspec.MsgspecError, RecursionError) as problem:
             raise ValidationError(f"{what} is not JSON that every reader reads alike: {problem}") from problem
+
+
+def _has_half_a_pair(text: bytes) -> bool:
+    """Tell whether that is why a text cannot be read: the library calls it truncated, or malformed."""
+    return _HALF.search(_PAIR.sub(b"", text)) is not None
 
 
 def _is_suspect(text: bytes) -> bool:

@@ -31,7 +31,7 @@ def migrations(dialect: str, names: Mapping[str, str]) -> list[Migration]:
     folder = files("leftfold.store").joinpath(dialect, "migrations")
     found = []
     for file in folder.iterdir():
-        match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
+        match = re.fullmatch(r"([0-9]{4})_([a-z0-9_]+)\.sql", file.name)
         if match:
             text = file.read_text(encoding="utf-8")
             found.append(Migration(int(match[1]), match[2], fill(text, names), sha256(text.encode()).hexdigest()))
