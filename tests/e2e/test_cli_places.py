@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.e2e.command import Ran, around, complaint, run
 from tests.e2e.homes import Home
 
+import leftfold
 from leftfold.cli.store import Place, check_place
 from leftfold.core.errors import ValidationError
 from leftfold.opening import address_of, masked
@@ -101,6 +102,16 @@ def test_no_part_of_a_password_is_ever_shown(before: str, behind: str, query: st
 def test_a_good_url_is_read_and_shown_without_its_password(url: str, shown: str) -> None:
     assert address_of(url).dialect == ("postgres" if url.startswith("postgres") else "sqlite")
     assert masked(url) == shown
+
+
+def test_a_copy_that_is_not_in_wal_mode_yet_is_a_store_all_the_same(tmp_path: Path) -> None:
+    with leftfold.open(f"sqlite:///{tmp_path}/jobs.db") as engine:
+        job = engine.enqueue("work")
+        connection = sqlite.connect(tmp_path / "jobs.db")
+        connection.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+        connection.close()
+    ran = run("jobs", "list", "--json", "--store", f"sqlite:///{tmp_path}/copy.db")
+    assert (ran.code, job.job_id in ran.out) == (0, True), ran
 
 
 def test_an_unreachable_database_is_temporary_and_said_at_once() -> None:
