@@ -1,5 +1,6 @@
 """On SQLite versions that can lose commits a checkpoint runs only while the write lock is held, yet often enough."""
 
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -193,20 +194,29 @@ def come_and_go(_: int, __: Barrier, place: Place) -> int:
         return longest_log(place, act)
 
 
+@pytest.mark.parametrize("begins", [None, "BEGIN"])
 def test_the_log_stays_bounded_where_a_process_only_enqueues_within_its_own_transactions(
-    on_sqlite: Place, library: str
+    on_sqlite: Place, library: str, begins: str | None
 ) -> None:
-    assert alone(enqueue_within, on_sqlite) < LOG_MAX
+    vulnerable, longest, locked = alone(partial(enqueue_within, begins=begins), on_sqlite)
+    assert longest < LOG_MAX
+    assert all(locked)
+    assert bool(locked) is vulnerable
+    assert len(locked) < 100, "nor does every transaction copy the log"
 
 
-def enqueue_within(_: int, __: Barrier, place: Place) -> int:
+def enqueue_within(_: int, __: Barrier, place: Place, begins: str | None) -> tuple[bool, int, list[bool]]:
     with place.open() as engine:
-        callers = sqlite.connect(place.path)
+        watch = Watch(place, engine.store)
+        callers = sqlite.connect(place.path, isolation_level=None if begins else "")
 
         def act() -> None:
+            if begins:
+                callers.execute(begins)
             engine.enqueue_many(LOAD, within=callers)
             callers.commit()
 
         longest = longest_log(place, act)
         callers.close()
-    return longest
+        watch.rival.close()
+    return can_lose_commits(), longest, watch.locked

@@ -7,7 +7,7 @@ to wait for another connection of this very process, which perhaps reads before 
 The checkpoint guard. On SQLite versions with the WAL-reset bug, a checkpoint that races a writer who starts the
 write-ahead log anew drops committed pages. There automatic checkpoints are switched off, and ours runs on a second
 connection while the first one, at the beginning of a write, holds the write lock: nobody can start the log anew
-meanwhile.
+meanwhile. What the caller has begun cannot be begun anew: there it runs before the caller's turn, if nobody writes.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
 from leftfold.store.sqlite.trouble import is_locked, patiently, raise_translated, translated
-from leftfold.store.sqlite.wire import execute, prepare, statements
+from leftfold.store.sqlite.wire import LOG_LIMIT, execute, prepare, statements
 from leftfold.store.sqlite.within import check_foreign, check_place, impatient, patience_of
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _PRAGMAS: Final = (
     "trusted_schema = OFF",
     "cell_size_check = ON",
     "temp_store = MEMORY",
-    "journal_size_limit = 1048576",  # a log that starts anew gives its space back, so that its size tells something
+    LOG_LIMIT,
 )
 
 MIGRATIONS: Final = migrate.migrations("sqlite", {})
@@ -211,6 +211,7 @@ class SqliteStore:
             begun = foreign.in_transaction
             with nullcontext() if waits else impatient(cursor):
                 if begun:
+                    self._copy_large_log_if_nobody_writes()
                     cursor.execute(_BECOME_WRITER)
                 else:
                     self._begin_to_write(cursor)
@@ -249,6 +250,18 @@ class SqliteStore:
         with self._copying, suppress(sqlite.DatabaseError):  # what is wrong with the file, later statements will say
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         return True
+
+    def _copy_large_log_if_nobody_writes(self) -> None:
+        if self._checkpointer is None or not self._log_is_large() or not self._lock.acquire(blocking=False):
+            return  # who has the lock writes, and sees to it
+        try:
+            self._check_open()
+            cursor = self._connection.cursor()
+            with impatient(cursor), suppress(sqlite.DatabaseError):
+                self._begin_to_write(cursor)
+                cursor.execute("ROLLBACK")
+        finally:
+            self._lock.release()
 
     def _log_is_large(self) -> bool:
         try:

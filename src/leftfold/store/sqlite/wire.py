@@ -14,6 +14,9 @@ from leftfold.store.query import NAMES, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
+#: A log that starts anew gives its space back, so that its size tells something.
+LOG_LIMIT: Final = "journal_size_limit = 1048576"
+
 _OF_TEXT: Final = {"id": "leftfold_id", "head": "leftfold_from_hex"}  # columns that JSON cannot carry as they are
 
 
@@ -84,6 +87,7 @@ def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
         connection.create_function("leftfold_from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
     if guarded:
         cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        cursor.execute(f"PRAGMA {LOG_LIMIT}").fetchall()
 
 
 def _knows_our_functions(cursor: Any) -> bool:
