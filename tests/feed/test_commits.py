@@ -123,10 +123,11 @@ def test_what_commits_while_a_page_is_read_waits_for_the_next_target(on_postgres
     """In the middle of a stretch of pages the target stays: what comes meanwhile comes behind it, once."""
     reader = Reader(engine)
     with Transaction(on_postgres, engine) as late:
-        late.enqueue(2)
+        late.enqueue()
         before = [engine.enqueue("work").job_id for _ in range(6)]
+        late.enqueue()
         assert [job_id for job_id, _ in reader.page(limit=2)] == before[:2]
-        late.commit()  # its events are older than those that were given
+        late.commit()  # one of its events is older than those that were given, and one is newer
         after = engine.enqueue("work").job_id
         assert [job_id for job_id, _ in reader.page(limit=4)] == before[2:]
         assert [job_id for job_id, _ in reader.drain(limit=2)] == [*late.jobs, after]
@@ -137,6 +138,7 @@ def test_who_starts_now_gets_what_was_open_then(on_postgres: Place, engine: Engi
     engine.enqueue("before")
     with Transaction(on_postgres, engine) as late:
         late.enqueue()
+        engine.enqueue("before")  # a later transaction, that is committed by then
         assert engine.feed("reader", start="now").records == ()
         late.commit()
         reader = Reader(engine)

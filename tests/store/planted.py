@@ -22,7 +22,7 @@ SUBQUERY: Final = (
 
 
 class Planted(NamedTuple):
-    """A bug: in one file, each text is replaced by another; the named test of this folder catches it."""
+    """A bug: in one file, each text is replaced by another; the named test catches it, of this folder or of another."""
 
     name: str
     file: str

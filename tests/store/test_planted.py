@@ -5,12 +5,21 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
-from tests.store.planted import BUGS, Planted
+from tests.store.planted import BUGS as IN_STORES
+from tests.store.planted import Planted
+from tests.store.planted_proofs import BUGS as IN_PROOFS
+
+from leftfold.testing.postgres import Server, running
+
+BUGS = (*IN_STORES, *IN_PROOFS)
 
 HERE = Path(__file__).parent
+TESTS = HERE.parent
 ROOT = HERE.parents[1]
 SOURCE = ROOT / "src" / "leftfold"
 
@@ -27,11 +36,31 @@ def plant(bug: Planted, folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A server for all the runs, one after the other: to start one takes longer than most of them."""
+    with running() as started:
+        yield started
+
+
+def emptied(server: Server) -> str:
+    """Drop what the last run left, which may not have come to its end, and give the URL."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        left = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_|^public$|^information_schema$'"
+        )
+        for (schema,) in left.fetchall():
+            connection.execute(f'DROP SCHEMA "{schema}" CASCADE'.encode())
+    return server.url()
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_named_test_catches(bug: Planted, tmp_path: Path) -> None:
-    environment = plant(bug, tmp_path)
-    test = f"{HERE.relative_to(ROOT)}/{bug.caught_by}"
+def test_a_named_test_catches(bug: Planted, tmp_path: Path, server: Server) -> None:
+    environment = {**plant(bug, tmp_path), "LEFTFOLD_TEST_POSTGRES_URL": emptied(server)}
+    folder = TESTS if "/" in bug.caught_by.partition("::")[0] else HERE
+    test = f"{folder.relative_to(ROOT)}/{bug.caught_by}"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
     assert run.returncode == 1, f"not caught:\n{run.stdout[-2000:]}{run.stderr[-2000:]}"

@@ -61,7 +61,9 @@ def test_keepers_at_once_take_each_job_once_and_hear_no_refusal(
 
 
 def test_a_keeper_passes_over_what_another_is_busy_with(on_postgres: Place, clock: FakeClock) -> None:
-    with on_postgres.open(clock=clock) as engine, psycopg.connect(on_postgres.url) as busy:
+    # Who would wait for the other would wait for ever.
+    impatient = on_postgres._replace(url=f"{on_postgres.url}?options=-c%20lock_timeout%3D2s")
+    with impatient.open(clock=clock) as engine, psycopg.connect(on_postgres.url) as busy:
         first, second = held(engine, 2)
         clock.advance(60)
         lock = f'SELECT FROM "{on_postgres.schema}".jobs WHERE id = %s FOR UPDATE'
