@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "leftfold"
 
 def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
     """Copy the package, change one line, and give the environment in which the copy is imported."""
-    shutil.copytree(SOURCE, folder / "leftfold", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, folder / "leftfold")  # with what is compiled: it holds for all files but the changed one
     file = folder / "leftfold" / mutant.file
     text = file.read_text(encoding="utf-8")
     assert text.count(mutant.old) == 1, f"{mutant.file} no longer has this line once: {mutant.old}"

@@ -26,7 +26,7 @@ SOURCE = ROOT / "src" / "leftfold"
 
 def plant(bug: Planted, folder: Path) -> dict[str, str]:
     """Copy the package, change it, and give the environment in which the copy is imported."""
-    shutil.copytree(SOURCE, folder / "leftfold", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, folder / "leftfold")  # with what is compiled: it holds for all files but the changed one
     file = folder / "leftfold" / bug.file
     text = file.read_text(encoding="utf-8")
     for old, new in bug.changes:
