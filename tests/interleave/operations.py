@@ -70,7 +70,7 @@ def _mixed(engine: Engine, scene: Scene) -> list[NewJob]:
 def _page(scene: Scene) -> FeedPage:
     """Give a page that a consumer of whom nobody knew was given."""
     return FeedPage(
-        consumer=scene.named("consumer"), records=(), caught_up=True, rev=0, seen=NOTHING, target=NOTHING, complete=True
+        consumer=scene.named("consumer"), records=(), caught_up=True, rev=0, seen=NOTHING, target=NOTHING, last=None
     )
 
 

@@ -11,9 +11,11 @@ A file has one writer at a time: there the snapshot is a row number.
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from leftfold.core.errors import FeedConflictError, StoreError
+from leftfold.core.errors import CorruptLogError, FeedConflictError, StoreError
+from leftfold.core.events import BY_WIRE
 from leftfold.core.frozen import Frozen
-from leftfold.core.record import Record
+from leftfold.core.record import FORMAT, Record
+from leftfold.store.audit import Finding, What
 from leftfold.store.query import Arguments, Query, Steps
 from leftfold.store.rows import record_of
 
@@ -43,16 +45,18 @@ class Snapshot(NamedTuple):
 class FeedPage(Frozen):
     """Some events that a consumer has not acknowledged, oldest first; none if there are none.
 
-    `caught_up` is true if there was nothing behind them when they were read. The rest says where the consumer stands.
+    `caught_up` is true if there was nothing behind them when they were read. `unreadable` names events that somebody
+    damaged: `verify` says more of them, and the feed goes on. The rest says where the consumer stands.
     """
 
     consumer: str
     records: tuple[Record, ...]
+    unreadable: tuple[Finding, ...] = ()
     caught_up: bool
     rev: int
     seen: str
     target: str
-    complete: bool
+    last: tuple[int, str, int] | None  # of a page behind which there are more: at, job, version
 
 
 class Consumer(Frozen):
@@ -75,21 +79,53 @@ def read(consumer: str, limit: int) -> Steps[FeedPage]:
             f"{consumer!r} has seen what this database has not done yet: it was restored from elsewhere, and numbers "
             "its transactions anew; forget the consumer, and let it start again"
         )
-    records: list[Record] = []
+    found: list[Sequence[Any]] = []
     after = (0, _LOWEST_ID, 0) if at is None else (at, job_id, version)
     while True:
         # One more than asked for: it tells whether the page is the last one.
-        rows, until = yield from _slice(Snapshot.of(seen), Snapshot.of(target), after, limit + 1 - len(records))
-        records += (record_of(row[0], row[1:]) for row in rows)
-        if until is None or len(records) > limit:
+        rows, until = yield from _slice(Snapshot.of(seen), Snapshot.of(target), after, limit + 1 - len(found))
+        found += rows
+        if until is None or len(found) > limit:
             break
         # Behind the whole moment: a look that began with it again would find the same, if it has many events.
         after = (until + 1, _LOWEST_ID, 0)
-    complete = len(records) <= limit
+    given = _readable(found[:limit])
+    complete = len(given) == len(found)
     return FeedPage(
-        consumer=consumer, records=tuple(records[:limit]), caught_up=complete and newest, rev=rev, seen=seen,
-        target=target, complete=complete,
-    )  # fmt: skip
+        consumer=consumer,
+        records=tuple(each for each in given if isinstance(each, Record)),
+        unreadable=tuple(each for each in given if isinstance(each, Finding)),
+        caught_up=complete and newest,
+        rev=rev,
+        seen=seen,
+        target=target,
+        last=None if complete else _place_of(found[len(given) - 1]),
+    )
+
+
+def _place_of(row: Sequence[Any]) -> tuple[int, str, int]:
+    job_id, version, at = row[:3]
+    return at, job_id, version
+
+
+def _readable(rows: Sequence[Sequence[Any]]) -> list[Record | Finding]:
+    """Give records, and for events that somebody damaged a word about them: up to one that a later version wrote.
+
+    That one may well be read by somebody else: whoever passed it over would miss it.
+    """
+    given: list[Record | Finding] = []
+    for row in rows:
+        job_id, version, _, stored, event = row[:5]
+        try:
+            given.append(record_of(job_id, row[1:]))
+        except CorruptLogError as problem:
+            if stored <= FORMAT and event in BY_WIRE:
+                given.append(Finding(what=What.UNREADABLE, detail=f"event {version}: {problem}", job_id=job_id))
+            elif given:
+                break
+            else:
+                raise
+    return given
 
 
 def _slice(
@@ -118,13 +154,13 @@ def acknowledge(page: FeedPage) -> Steps[None]:
     if rev == 0:
         begun = yield Query("feed_begin", {"consumer": page.consumer, "seen": NOTHING})
         rev = begun[0][0] if begun else 0
-    last = None if page.complete else page.records[-1]
+    at, job_id, version = page.last or (None, None, None)
     place: Arguments = {
-        "seen": page.target if page.complete else page.seen,
-        "target": page.target if last else None,
-        "at": last.at if last else None,
-        "job_id": last.job_id if last else None,
-        "version": last.version if last else None,
+        "seen": page.seen if page.last else page.target,
+        "target": page.target if page.last else None,
+        "at": at,
+        "job_id": job_id,
+        "version": version,
     }
     moved = yield Query("feed_move", {"consumer": page.consumer, "rev": rev, **place})
     if not moved:
