@@ -6,14 +6,14 @@ from tests.places import Place
 
 from leftfold import Engine
 from leftfold.core.errors import CorruptLogError
-from leftfold.store.audit import What
+from leftfold.store.audit import Finding, What
 
 
 def damage(place: Place, change: str) -> None:
     raw: Raw = SqliteRaw(place) if place.is_file else PostgresRaw(place)
     with raw:
         raw.maintain()
-        raw.run(f"UPDATE events SET {change} WHERE version = 2")
+        raw.run(f"UPDATE events SET {change} WHERE version = 2")  # noqa: S608 - our own
         raw.commit()
 
 
@@ -29,7 +29,8 @@ def test_a_damaged_event_is_named_and_passed(place: Place, limit: int) -> None:
     with place.open() as engine:
         ids = claimed(engine)
         damage(place, "data = '{'")
-        named, seen = [], []
+        named: list[Finding] = []
+        seen: list[tuple[str, int]] = []
         while True:
             page = engine.feed("audit", limit=limit)
             named += page.unreadable
