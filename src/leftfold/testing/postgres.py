@@ -4,6 +4,7 @@ The binaries are those of the machine (PATH, Debian's folders), else those insid
 PostgreSQL will not run as root, so root starts it as another user.
 """
 
+import ctypes
 import importlib.util
 import os
 import pwd
@@ -11,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +25,8 @@ from leftfold.core.errors import StoreError
 
 _USERS: Final = ("postgres", "nobody")
 _START_SECONDS: Final = 60.0
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded here: behind a fork it could wait
 USER: Final = "leftfold"
 
 #: Fast, and safe for everything but a crash of the machine. `durable=True` leaves PostgreSQL as it comes.
@@ -71,7 +75,8 @@ class OwnServer(Server):
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self.binaries / "postgres", "-D", self.folder / "data", *arguments],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, **_as_user(self._user),
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                preexec_fn=_end_with_parent, **_as_user(self._user),  # noqa: PLW1509 - one system call, no lock
             )  # fmt: skip
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
@@ -103,7 +108,7 @@ class OwnServer(Server):
 
 @contextmanager
 def running(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[OwnServer]:
-    """Give a server that lives as long as the block."""
+    """Give a server that lives as long as the block; on Linux no longer than the thread that started it."""
     binaries, user = find_binaries(), _other_user()
     folder = Path(tempfile.mkdtemp(prefix="leftfold-postgres-"))
     try:
@@ -120,13 +125,19 @@ def running(*, durable: bool = False, settings: Mapping[str, str] | None = None)
             raise StoreError(f"initdb failed: {made.stderr[-2000:]}")
         options = {**({} if durable else _FAST), "max_connections": "200", **(settings or {})}
         server = OwnServer(binaries, folder, _free_port(), user, options)
-        server.start()
         try:
+            server.start()
             yield server
         finally:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_with_parent() -> None:
+    """Let the kernel stop us when the thread that starts us ends, however it does: nobody else would, after a kill."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 def _children(pid: int) -> list[int]:
