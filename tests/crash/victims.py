@@ -115,7 +115,8 @@ def gate(store: Any, statement: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if store.dialect == "sqlite":
-        store._connection.set_trace_callback(step)
+        for connection in (store._connection, store._reader):
+            connection.set_trace_callback(step)
         return
     idle = store._pool._idle
     assert len(idle) == 1, "there is the one connection that looked at the schema"
