@@ -1,4 +1,4 @@
-"""Is it true? verify, rebuild, export_jobs, import_jobs."""
+"""Is it true? verify, is_frozen, rebuild, export_jobs, import_jobs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from leftfold import NewJob
-from leftfold.core.errors import CorruptLogError, JobFrozenError, LimitExceededError, ValidationError
+from leftfold.core.errors import CorruptLogError, JobFrozenError, JobNotFoundError, LimitExceededError, ValidationError
 from leftfold.core.lifecycle import State
 from leftfold.store.audit import What
 from leftfold.store.query import ids
@@ -115,6 +115,33 @@ class TestVerify:
     def test_what_is_no_moment_is_refused(self, scene: Scene, since: Any) -> None:
         with scene.refuses(ValidationError):
             scene.engine.verify(since=since)
+
+
+class TestIsFrozen:
+    """Whether a job is left alone until somebody has settled what is wrong with it."""
+
+    def test_a_job_is_frozen_from_when_it_is_found_wrong_until_it_is_mended(self, scene: Scene) -> None:
+        good, bad = scene.enqueued(), scene.enqueued()
+        scene.drift(bad, attempt=7)
+        assert not scene.engine.is_frozen(bad)
+        scene.engine.verify()
+        assert [scene.engine.is_frozen(job_id) for job_id in (good, bad)] == [False, True]
+        scene.engine.rebuild(reason="enough seen")
+        assert not scene.engine.is_frozen(bad)
+
+    def test_it_writes_nothing(self, scene: Scene) -> None:
+        job_id = scene.enqueued()
+        with scene.unchanged():
+            scene.engine.is_frozen(job_id.upper())
+
+    def test_a_job_that_is_not_there_is_refused(self, scene: Scene) -> None:
+        with scene.refuses(JobNotFoundError):
+            scene.engine.is_frozen(NOBODY)
+
+    @pytest.mark.parametrize("job", ["", "x", 7], ids=shown)
+    def test_what_is_no_id_is_refused(self, scene: Scene, job: Any) -> None:
+        with scene.refuses(ValidationError):
+            scene.engine.is_frozen(job)
 
 
 class TestRebuild:
