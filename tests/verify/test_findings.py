@@ -40,7 +40,7 @@ def test_damage_is_found_and_freezes_its_job_and_no_other(engine: Engine, shell:
     assert verdict.frozen == ((job_id,) if damage.freezes else ())
     assert [row[0] for row in shell.ask("SELECT frozen_at IS NOT NULL FROM jobs")].count(True) == len(verdict.frozen)
     assert engine.verify().frozen == ()
-    told = [("ann", f"verify froze {job_id}: {finding.detail}"[:4000])] if damage.freezes else []
+    told = [("ann", f"froze {job_id}: {finding.detail}"[:4000])] if damage.freezes else []
     assert shell.maintained() == told, "a freeze stands on record, once"
     for other in others:
         assert engine.verify(job=other).is_clean

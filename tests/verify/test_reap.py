@@ -8,8 +8,10 @@ import psycopg
 import pytest
 from tests.concurrency.crowd import Crowd
 from tests.places import Place, file_in, logs_of
+from tests.verify.planting import Shell
 
 from leftfold import Engine, NewJob
+from leftfold.core.errors import BrokenChainError
 from leftfold.core.lifecycle import State
 from leftfold.store.ops import Outcome
 from leftfold.store.replies import Claim, Receipt
@@ -110,3 +112,14 @@ def test_a_job_whose_budget_is_used_up_is_set_aside(tmp_path: Path, clock: FakeC
         clock.advance(3600)
         assert engine.reap() == []
         assert engine.verify().is_clean
+
+
+def test_a_job_whose_log_cannot_be_read_stands_in_nobodys_way(engine: Engine, shell: Shell, clock: FakeClock) -> None:
+    """It is overdue for ever: who left it as it is would find it first, again and again."""
+    broken, *others = held(engine, 3)
+    shell.edit(broken.job_id, 2, data='{"token":"x"}')
+    clock.advance(600)
+    told = [outcome for _ in range(4) for outcome in engine.reap(limit=1)]
+    assert {each.job_id for each in told if isinstance(each, Receipt)} == {claim.job_id for claim in others}
+    assert [type(each) for each in told if not isinstance(each, Receipt)] == [BrokenChainError]
+    assert engine.is_frozen(broken.job_id)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from leftfold import asking
 from leftfold.aengine.running import Running, one
-from leftfold.core.errors import ValidationError
+from leftfold.core.errors import JobNotFoundError, ValidationError
 from leftfold.core.lifecycle import State
 from leftfold.core.limits import text
 from leftfold.store import audit, export
@@ -56,6 +56,8 @@ class Proving(Running):
             after = kept[-1].job_id
             if progress:
                 progress(jobs)
+        if ids is not None and since is None and not jobs:
+            raise JobNotFoundError(f"there is no job {ids[0]}")
         if ids is None and since is None:
             found = await self._read(audit.overall, FINDINGS_MAX)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from leftfold import asking
-from leftfold.core.errors import ValidationError
+from leftfold.core.errors import JobNotFoundError, ValidationError
 from leftfold.core.lifecycle import State
 from leftfold.core.limits import text
 from leftfold.engine.running import Running, one
@@ -55,6 +55,8 @@ class Proving(Running):
             after = kept[-1].job_id
             if progress:
                 progress(jobs)
+        if ids is not None and since is None and not jobs:
+            raise JobNotFoundError(f"there is no job {ids[0]}")
         if ids is None and since is None:
             found = self._read(audit.overall, FINDINGS_MAX)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]

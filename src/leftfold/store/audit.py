@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from leftfold.core import events as e
-from leftfold.core.errors import CorruptLogError
+from leftfold.core.errors import CorruptLogError, JobNotFoundError
 from leftfold.core.frozen import Frozen
 from leftfold.core.job import Job, evolve
 from leftfold.core.lifecycle import ENDED
@@ -236,7 +236,7 @@ def freeze(job_ids: Sequence[str], actor: str) -> Steps[list[str]]:
     }
     if wrong:
         told = "; ".join(f"{job_id}: {detail}" for job_id, detail in wrong.items())
-        yield Query("begin_maintenance", {"actor": actor, "reason": f"verify froze {told}"[:_REASON_MAX]})
+        yield Query("begin_maintenance", {"actor": actor, "reason": f"froze {told}"[:_REASON_MAX]})
         yield ids("freeze", sorted(wrong))
         yield Query("end_maintenance")
     return sorted(wrong)
@@ -246,6 +246,8 @@ def rebuild(job_ids: Sequence[str], actor: str, reason: str) -> Steps[list[Findi
     """Bring rows to what their logs say, unfreeze them, and give what was wrong. Refused where a log is not sound."""
     yield ids("lock", sorted(job_ids))
     kept = kept_of((yield Query("audit", {**_of(job_ids), "after": None, "limit": len(job_ids)})))
+    for job_id in {*job_ids} - {each.job_id for each in kept}:
+        raise JobNotFoundError(f"there is no job {job_id}")
     examined = [examine(each) for each in kept]
     drifted = [each for each in examined if each.findings or each.kept.frozen_at is not None]
     rows: list[tuple[Any, ...]] = [rebuilt(each) for each in drifted]

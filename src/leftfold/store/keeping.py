@@ -2,6 +2,8 @@
 
 from leftfold.core import commands as c
 from leftfold.core.decide import Forbidden
+from leftfold.core.errors import CorruptLogError
+from leftfold.store.audit import freeze
 from leftfold.store.ops import Ask, Outcome, carry_out
 from leftfold.store.query import Query, Steps
 
@@ -10,4 +12,8 @@ def reap(by: c.Actor, limit: int, forbidden: Forbidden) -> Steps[list[Outcome]]:
     """Do so for some of the jobs that it is time for; those that others are busy with are left to the next time."""
     rows = yield Query("overdue", {"limit": limit})
     asks = [Ask(job_id, c.Expire(by=by) if waits else c.Stall(by=by)) for job_id, waits in rows]
-    return (yield from carry_out(asks, forbidden)) if asks else []
+    outcomes = (yield from carry_out(asks, forbidden)) if asks else []
+    corrupt = [ask.job_id for ask, told in zip(asks, outcomes, strict=True) if isinstance(told, CorruptLogError)]
+    if corrupt:  # else they would stand in the way of all others, again and again
+        yield from freeze(corrupt, by.name)
+    return outcomes

@@ -103,8 +103,9 @@ class TestVerify:
         assert scene.engine.verify(by=by).frozen == (bad,)
         scene.engine.rebuild(reason="enough seen", by=actor)
 
-    def test_a_job_that_is_not_there_is_no_finding(self, scene: Scene) -> None:
-        assert scene.engine.verify(job=NOBODY).jobs == 0
+    def test_a_job_that_is_not_there_is_refused(self, scene: Scene) -> None:
+        with scene.refuses(JobNotFoundError):
+            scene.engine.verify(job=NOBODY)
 
     @pytest.mark.parametrize("job", ["", "x", 7, "0" * 31], ids=shown)
     def test_what_is_no_id_is_refused(self, scene: Scene, job: Any) -> None:
