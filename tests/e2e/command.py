@@ -5,11 +5,13 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,3 +84,13 @@ def complaint(ran: Ran) -> str:
     """Give the one line that says what is wrong: `leftfold: code: message`."""
     assert re.fullmatch(r"leftfold: [a-z_]+: [^\x00-\x1f\x7f]+\n", ran.err), ran.err
     return ran.err.strip()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let what is started here hear Ctrl-C, even if this run is in the background, where nobody does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.command import around, complaint, run, start
+from tests.e2e.command import around, complaint, interruptible, run, start
 from tests.e2e.homes import Home
 
 from leftfold import NewJob
@@ -110,9 +110,8 @@ def test_a_full_disk_is_said_in_one_line(file_home: Home) -> None:
 
 def test_an_interrupt_ends_it_without_a_word(file_home: Home) -> None:
     command = [sys.executable, "-m", "leftfold", "enqueue", "refund", "-"]
-    with subprocess.Popen(
-        command, env=around(file_home.env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with interruptible(), subprocess.Popen(command, env=around(file_home.env), **pipes) as process:
         wait_until_it_reads(process.pid)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import psycopg
-from tests.e2e.command import around
+from tests.e2e.command import around, interruptible
 from tests.e2e.homes import Home
 
 from leftfold import NewJob
@@ -81,7 +81,10 @@ def test_consumers_are_listed_and_forgotten(home: Home) -> None:
 def test_who_follows_gets_what_comes_until_interrupted(home: Home) -> None:
     some_events(home)
     command = [sys.executable, "-m", "leftfold", "feed", "read", "pager", "--follow", "--json"]
-    with subprocess.Popen(command, env=around(home.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with (
+        interruptible(),
+        subprocess.Popen(command, env=around(home.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
         assert process.stdout is not None
         read = [process.stdout.readline() for _ in range(6)]
         home.run("enqueue", "later")
