@@ -14,7 +14,7 @@ demo: $(VENV)/.demo ## tour the lifecycle in the terminal
 	@$(BIN)/leftfold demo
 
 test: $(VENV)/.dev ## run every test, with branch coverage of core/ and dialects/
-	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term
 
 check: $(VENV)/.dev ## ruff, mypy --strict, import direction and the other style tests
 	$(BIN)/ruff check .

@@ -110,8 +110,11 @@ def test_a_full_disk_is_said_in_one_line(file_home: Home) -> None:
 
 def test_an_interrupt_ends_it_without_a_word(file_home: Home) -> None:
     command = [sys.executable, "-m", "leftfold", "enqueue", "refund", "-"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with interruptible(), subprocess.Popen(command, env=around(file_home.env), **pipes) as process:
+    pipe = subprocess.PIPE
+    with (
+        interruptible(),
+        subprocess.Popen(command, env=around(file_home.env), stdin=pipe, stdout=pipe, stderr=pipe) as process,
+    ):
         wait_until_it_reads(process.pid)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
