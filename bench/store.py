@@ -20,6 +20,7 @@ import psycopg
 import leftfold
 from bench.bare import Bare, BarePostgres, BareSqlite
 from leftfold import Engine, NewJob
+from leftfold.store.sqlite.library import sqlite
 from leftfold.testing.postgres import running
 
 BATCH: Final = 100
@@ -161,49 +162,61 @@ def compare(place: Place, rounds: int, jobs: int) -> dict[str, dict[str, float]]
 # --- growth, an old snapshot, bytes -----------------------------------------------------------------------------------
 
 _GROW: Final = """
-INSERT INTO {jobs} ({id}, created_at, updated_at, due, ended_at, result, version, renewals, attempt, failures, enqueued,
+INSERT INTO {jobs} (id, created_at, updated_at, due, ended_at, result, version, renewals, attempt, failures, enqueued,
                     state, priority, head, tenant, kind, queue)
-SELECT {new_id}, 1, 1, CASE WHEN n % 2 = 0 THEN 1 END, CASE WHEN n % 2 = 1 THEN 1 END, CASE WHEN n % 2 = 1 THEN 4 END,
-       1, 0, 0, 0, 1, {state}, 0, {head}, '', 'noop', 'other'
+SELECT {id}, 1, 1, CASE WHEN n % 2 = 0 THEN {now} END, CASE WHEN n % 2 = 1 THEN 1 END, CASE WHEN n % 2 = 1 THEN 4 END,
+       CASE WHEN n % 2 = 0 THEN 1 ELSE 4 END, 0, 0, 0, 1, {state}, 0, {head}, '', 'noop', 'default'
 FROM {numbers}
+"""
+_LOGS: Final = """
+INSERT INTO {events} ({job}, version, at, format, event, actor, data, seal)
+SELECT j.{own}, v.n, 1, 1, {name}, {name}, '{{}}', {seal} FROM {jobs} j, {versions} WHERE j.ended_at IS NOT NULL
 """
 
 
 def grow(place: Place, url: str, schema: str, jobs: int) -> None:
-    """Put jobs beside those that are measured, half of them queued in another queue, half of them finished."""
+    """Put jobs behind those that are measured: half of them queued in the same lane, half finished, with their logs."""
+    now = time.time_ns() // 1000
     state = "CASE WHEN n % 2 = 0 THEN 'queued' ELSE 'succeeded' END"
     if place.url:
         with psycopg.connect(url, autocommit=True) as connection:
-            numbers = f"generate_series(1, {jobs}) n"
-            connection.execute(_GROW.format(
-                jobs=f"{schema}.jobs", id="id", new_id="gen_random_uuid()", head="'\\x00'", numbers=numbers,
+            tables = {"jobs": f"{schema}.jobs", "events": f"{schema}.events"}
+            id_ = "('01000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
+            grown = _GROW.format(
+                **tables, id=id_, now=now, head="'\\x00'", numbers=f"generate_series(1, {jobs}) n",
                 state=f"({state})::{schema}.state",
-            ).encode())  # fmt: skip
-            connection.execute(f"VACUUM ANALYZE {schema}.jobs".encode())
+            )  # fmt: skip
+            logs = _LOGS.format(
+                **tables, job="job_id", own="id", name="'x'", seal="'\\x00'", versions="generate_series(1, 4) v (n)"
+            )
+            for statement in (grown, logs, f"VACUUM ANALYZE {schema}.jobs, {schema}.events", "CHECKPOINT"):
+                connection.execute(statement.encode())
     else:
-        from leftfold.store.sqlite.library import sqlite  # noqa: PLC0415
-
         connection = sqlite.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+        connection.create_function("id_of", 1, lambda n: b"\x01" + n.to_bytes(15))
+        tables = {"jobs": "leftfold_jobs", "events": "leftfold_events"}
         numbers = f"(WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {jobs}) SELECT n FROM c)"
         connection.execute(_GROW.format(
-            jobs="leftfold_jobs", id="id", new_id="randomblob(16)", head="x'00'", numbers=numbers, state=state
+            **tables, id="id_of(n)", now=now, head="x'00'", numbers=numbers, state=state
         ))  # fmt: skip
+        versions = "(SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) v"
+        connection.execute(_LOGS.format(**tables, job="job", own="n", name="1", seal="x'00'", versions=versions))
         connection.close()
 
 
 def claims_at(place: Place, jobs: int, backlog: int) -> float:
     """Give the rate of claims with so many jobs there."""
     url, schema = place.fresh()
-    grow(place, url, schema, backlog)
     with closing(Ours(leftfold.open(url, schema=schema, actor="client"))) as side:
         fill(side, jobs)
+        grow(place, url, schema, backlog)
         return jobs / seconds(lambda: claim_all(side.engine, jobs))
 
 
 def claim_all(engine: Engine, jobs: int) -> None:
-    """Claim so many, from the one queue that is measured."""
+    """Claim so many."""
     for _ in range(jobs // BATCH):
-        claims = engine.claim("worker-1", queues=["default"], limit=BATCH)
+        claims = engine.claim("worker-1", limit=BATCH)
         if len(claims) != BATCH:
             raise RuntimeError(f"{len(claims)} of {BATCH} were claimed")
 

@@ -1,11 +1,12 @@
 """An event that somebody damaged stops no consumer; one that a later version wrote does."""
 
 import pytest
+from msgspec.structs import replace
 from tests.migration.raw import PostgresRaw, Raw, SqliteRaw
 from tests.places import Place
 
 from leftfold import Engine
-from leftfold.core.errors import CorruptLogError
+from leftfold.core.errors import CorruptLogError, FeedConflictError
 from leftfold.store.audit import Finding, What
 
 
@@ -24,11 +25,17 @@ def claimed(engine: Engine) -> list[str]:
     return ids
 
 
+def no_text(place: Place) -> str:
+    """Give bytes that are no text, where a database takes them as one; else what is no JSON."""
+    return "data = CAST(x'7bff7d' AS TEXT)" if place.is_file else "data = '{'"
+
+
 @pytest.mark.parametrize("limit", [1, 2, 10])
-def test_a_damaged_event_is_named_and_passed(place: Place, limit: int) -> None:
+@pytest.mark.parametrize("bytes_of_no_text", [False, True])
+def test_a_damaged_event_is_named_and_passed(place: Place, limit: int, bytes_of_no_text: bool) -> None:
     with place.open() as engine:
         ids = claimed(engine)
-        damage(place, "data = '{'")
+        damage(place, no_text(place) if bytes_of_no_text else "data = '{'")
         named: list[Finding] = []
         seen: list[tuple[str, int]] = []
         while True:
@@ -53,3 +60,34 @@ def test_an_event_of_a_later_version_is_waited_for(place: Place) -> None:
         engine.acknowledge(page)
         with pytest.raises(CorruptLogError, match="newer version"):
             engine.feed("audit")
+
+
+@pytest.mark.parametrize("change", ["data = '{'", "no text", "gone"])
+def test_a_job_whose_order_nobody_can_read_stops_no_other(place: Place, change: str) -> None:
+    with place.open() as engine:
+        ids = [engine.enqueue("work").job_id for _ in range(3)]
+        raw: Raw = SqliteRaw(place) if place.is_file else PostgresRaw(place)
+        with raw:
+            raw.maintain()
+            first = "seq = 1" if place.is_file else f"job_id = '{ids[0]}'"
+            told = no_text(place) if change == "no text" else change
+            act = "DELETE FROM events" if change == "gone" else f"UPDATE events SET {told}"  # noqa: S608 - our own
+            raw.run(f"{act} WHERE {first}")
+            raw.commit()
+        assert [claim.job_id for claim in engine.claim("worker", limit=10)] == ids[1:]
+        assert [engine.is_frozen(job_id) for job_id in ids] == [True, False, False]
+        assert {finding.job_id for finding in engine.verify().findings} == {ids[0]}
+
+
+def test_a_page_of_a_server_that_knew_more_is_not_acknowledged(place: Place) -> None:
+    """Its numbers are given again, to other transactions: whoever took them for seen would miss those."""
+    if place.is_file:
+        return  # a file does not fail over
+    with place.open() as engine:
+        engine.enqueue("work")
+        page = engine.feed("audit")
+        low, high, still_open = page.target.split(":")
+        ahead = replace(page, target=f"{low}:{int(high) + 6}:{still_open}")
+        with pytest.raises(FeedConflictError):
+            engine.acknowledge(ahead)
+        engine.acknowledge(page)

@@ -98,6 +98,8 @@ def live(engine: Engine, word: str, batch: int) -> None:
     engine.dead_letter(received, "beyond hope")
     engine.requeue(received, reason="mended")
     engine.claim("worker", job_id=received, request_id=f"{word} claim")
+    for _ in range(3):  # the second one goes on where the first one left off
+        engine.claim("worker", queues=[new[0].queue], limit=1)
     claims = engine.claim("worker", queues=[new[0].queue], limit=batch)
     assert claims, "nothing to go on with"
     engine.claim("worker", queues=["default"], kinds=["none"], limit=10)

@@ -18,6 +18,7 @@ from leftfold.testing.postgres import Server
 INDEXES: Final = {
     "holders": {"jobs_key"},
     "claim": {"jobs_claimable", "events_pkey"},
+    "claim_on": {"jobs_claimable", "events_pkey"},
     "own": {"jobs_pkey"},
     "renew": {"jobs_pkey"},
     "lock": {"jobs_pkey"},

@@ -45,7 +45,7 @@ BUGS: Final = (
             (('"seen": current})', '"seen": ":".join([*[current.split(":")[1]] * 2, ""])})'),),
             FEED + "test_who_starts_now_gets_what_was_open_then"),
     Planted("two readers go on for one consumer", POSTGRES,
-            (("WHERE consumer = :consumer AND rev = :rev RETURNING", "WHERE consumer = :consumer RETURNING"),),
+            (("WHERE consumer = :consumer AND rev = :rev\n", "WHERE consumer = :consumer\n"),),
             CONSUMERS + "test_of_two_readers_for_one_consumer_one_is_refused_and_nothing_is_lost[postgres]"),
     Planted("two readers go on for one consumer, in a file", SQLITE,
             (("WHERE consumer = :consumer AND rev = :rev RETURNING", "WHERE consumer = :consumer RETURNING"),),

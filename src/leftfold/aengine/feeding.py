@@ -49,7 +49,8 @@ class Feeding(Running):
     async def follow(self, consumer: str, *, limit: int = PAGE) -> AsyncIterator[Record]:
         """Give every event up to now that a consumer has not acknowledged; its pages are, one by one, on the way.
 
-        Who stops in the middle gets the page again the next time.
+        Who stops in the middle gets the page again the next time. Events that somebody damaged are passed over: `feed`
+        names them, and so does `verify`.
         """
         while True:
             page = await self.feed(consumer, limit=limit)

@@ -89,7 +89,16 @@ def skew(store: int, here: int, slack: int = 0) -> Check:
 def claim_query() -> Query:
     """Give the query that a worker claims with, as it asks it."""
     worker = c.Claim(by=c.Actor(who=Who.WORKER, name="doctor"), token=claiming.new_token())
-    return next(claiming.claim(worker, claiming.Wanted(None, None, 1), claiming.Trail(), None, NOTHING_FORBIDDEN))
+    return next(
+        claiming.claim(
+            worker,
+            claiming.Wanted(None, None, 1),
+            claiming.Trail(),
+            unread=[],
+            request=None,
+            forbidden=NOTHING_FORBIDDEN,
+        )
+    )
 
 
 def index(*, found: bool, scans: bool) -> Check:

@@ -17,7 +17,7 @@ from leftfold.core.errors import BrokenChainError, LeftfoldError
 from leftfold.core.job import Job, fold, logged
 from leftfold.core.lifecycle import Who
 from leftfold.core.limits import DAY, SECOND
-from leftfold.core.record import GENESIS, Record, check_chain, link
+from leftfold.core.record import GENESIS, Record, check_chain, link, seal
 from leftfold.core.retry import Policy
 from leftfold.core.values import Failure
 from leftfold.dialects import DIALECTS
@@ -194,16 +194,16 @@ def _fold_and_chain(scene: Scene) -> None:
     job = fold(log)
     same = job is not None and logged(job) == logged(scene.jobs.get(scene.job_id))
     click.echo(f"  folding the {len(log)} records of the second job again gives the same job: {same}")
-    hashes, head = [], GENESIS
+    seals, head = [], GENESIS
     for record in log:
         head = link(head, record)
-        hashes.append(head)
-    check_chain(zip(log, hashes, strict=True))
+        seals.append(seal(head))
+    check_chain(zip(log, seals, strict=True))
     click.echo("  its hash chain holds, from the first record to the last")
     forged = [*log]
     forged[2] = forged[3]
     try:
-        check_chain(zip(forged, hashes, strict=True))
+        check_chain(zip(forged, seals, strict=True))
     except BrokenChainError:
         click.echo("  with one record exchanged, the next one does not carry the hash of its content")
 

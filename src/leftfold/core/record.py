@@ -24,7 +24,8 @@ GENESIS: Final = bytes(32)
 #: How much of its hash each record carries on the log. The whole hash of the last one stands in the job's row.
 SEAL_BYTES: Final = 8
 
-#: The format that events are written in. A change that an added field with a default cannot express raises it.
+#: The format that events are written in. A change that an added field with a default cannot express raises it, and so
+#: does a new event: who does not know a format waits for somebody who does.
 FORMAT: Final = 1
 
 #: (event, format) → how the stored fields of that format become those of the next. They are kept for ever.
@@ -97,7 +98,7 @@ def canonical(record: Record) -> bytes:
         record.request_hash,
         record.data,
     )
-    return b"".join(b"-" if field is None else _prefixed(field.encode()) for field in fields)
+    return b"".join(b"-" if field is None else _prefixed(field.encode("utf-8", "surrogateescape")) for field in fields)
 
 
 def link(previous: bytes, record: Record) -> bytes:

@@ -48,7 +48,8 @@ class Feeding(Running):
     def follow(self, consumer: str, *, limit: int = PAGE) -> Iterator[Record]:
         """Give every event up to now that a consumer has not acknowledged; its pages are, one by one, on the way.
 
-        Who stops in the middle gets the page again the next time.
+        Who stops in the middle gets the page again the next time. Events that somebody damaged are passed over: `feed`
+        names them, and so does `verify`.
         """
         while True:
             page = self.feed(consumer, limit=limit)

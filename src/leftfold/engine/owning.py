@@ -12,7 +12,7 @@ from leftfold.core.lifecycle import Who
 from leftfold.core.payload import to_payload
 from leftfold.core.values import Failure, WaitFor
 from leftfold.engine.running import Running
-from leftfold.store import claiming, ops
+from leftfold.store import audit, claiming, ops
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.query import Operation
 from leftfold.store.replies import Claim, Receipt
@@ -53,8 +53,14 @@ class Owning(Running):
         if job_id is not None:
             found = asking.id_of(job_id)
             return [self._write(Operation(lambda: claiming.claim_job(found, command, request, self._forbidden)))]
-        steps = functools.partial(claiming.claim, command, wanted, self._trail, request, self._forbidden)
-        return self._write(Operation(steps, apart=request is None))
+        unread: list[str] = []
+        steps = functools.partial(
+            claiming.claim, command, wanted, self._trail, unread=unread, request=request, forbidden=self._forbidden
+        )
+        claims = self._write(Operation(steps, apart=request is None))
+        if unread:
+            self._write(Operation(lambda: audit.freeze(unread, self.actor)))
+        return claims
 
     def start(self, claim: Claim, *, request_id: str | None = None) -> Receipt:
         """Say that the handler is entered."""

@@ -7,7 +7,7 @@ row can be rebuilt; a corrupt log is never repaired.
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -250,12 +250,28 @@ def rebuild(job_ids: Sequence[str], actor: str, reason: str) -> Steps[list[Findi
         raise JobNotFoundError(f"there is no job {job_id}")
     examined = [examine(each) for each in kept]
     drifted = [each for each in examined if each.findings or each.kept.frozen_at is not None]
-    rows: list[tuple[Any, ...]] = [rebuilt(each) for each in drifted]
+    rows = [rebuilt(each) for each in drifted]
+    homeless = yield from _without_their_key(rows)
+    rows = [row for row in rows if row.id not in homeless]
     if rows:
         yield Query("begin_maintenance", {"actor": actor, "reason": f"rebuild: {reason}"[:_REASON_MAX]})
         yield Query("restore", columns=COLUMNS, rows=rows)
         yield Query("end_maintenance")
-    return [finding for each in drifted for finding in each.findings]
+    mended = [finding for each in drifted for finding in each.findings if each.kept.job_id not in homeless]
+    return mended + [
+        Finding(what=What.KEY, detail=f"its key is held by job {holder} by now: it stays as it is", job_id=job_id)
+        for job_id, holder in homeless.items()
+    ]
+
+
+def _without_their_key(rows: Sequence[Row]) -> Steps[dict[str, str]]:
+    """Give the jobs that would come back to a key that another one holds by now, and who holds it."""
+    live = {(row.tenant, row.kind, row.key): row.id for row in rows if row.key is not None and row.ended_at is None}
+    if not live:
+        return {}
+    holders = yield Query("holders", columns=("tenant", "kind", "key"), rows=list(live))
+    held = {live[tenant, kind, key]: holder for holder, tenant, kind, key, *_ in holders}
+    return {job_id: holder for job_id, holder in held.items() if holder != job_id}
 
 
 def rebuild_lost(most: int, actor: str, reason: str) -> Steps[list[Finding]]:

@@ -16,7 +16,7 @@ from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
 from leftfold.core.record import FORMAT, decode
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.ops import Ask, carry_out
-from leftfold.store.query import Arguments, Query, Steps, ids
+from leftfold.store.query import Arguments, Columns, Query, Steps, ids
 from leftfold.store.replies import Claim
 from leftfold.store.requests import Request, once
 
@@ -43,11 +43,12 @@ class _Given(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Somewhere in a lane: how the lane is called, and from which due time on."""
+    """Somewhere in a lane: how the lane is called, from which due time on, and how long that is worth knowing."""
 
     queue: str
     priority: int
     due: int
+    until: float
 
 
 class Trail:
@@ -59,21 +60,23 @@ class Trail:
     """
 
     def __init__(self) -> None:
-        self._found: tuple[Wanted, Place, float] | None = None
+        self._found: tuple[Wanted, Place] | None = None
 
     def place(self, wanted: Wanted) -> Place | None:
         """Give where to begin, if that is known and not too old."""
-        if self._found is None or self._found[0] != wanted._replace(limit=0) or self._found[2] < time.monotonic():
+        found = self._found  # once: other threads claim as well
+        if found is None or found[0] != wanted._replace(limit=0) or found[1].until < time.monotonic():
             return None
-        return self._found[1]
+        return found[1]
 
     def follow(self, wanted: Wanted, rows: Sequence[Any], begun: Place | None) -> None:
-        """Learn from what a claim gave. It is as old as the last look at all lanes."""
+        """Learn from what a claim gave. A place is as old as the last look at all lanes."""
         if len(rows) < wanted.limit or rows[-1][_LANES] != 1:
             self._found = None
         else:
-            until = self._found[2] if begun and self._found else time.monotonic() + _TRAIL_SECONDS
-            self._found = (wanted._replace(limit=0), Place(*rows[-1][_LANE]), until)
+            until = begun.until if begun else time.monotonic() + _TRAIL_SECONDS
+            queue, priority, due = rows[-1][_LANE]
+            self._found = (wanted._replace(limit=0), Place(queue, priority, due, until))
 
 
 def new_token() -> str:
@@ -82,21 +85,32 @@ def new_token() -> str:
 
 
 def claim(
-    command: c.Claim, wanted: Wanted, trail: Trail, request: Request | None, forbidden: Forbidden
+    command: c.Claim,
+    wanted: Wanted,
+    trail: Trail,
+    *,
+    unread: list[str],
+    request: Request | None,
+    forbidden: Forbidden,
 ) -> Steps[list[Claim]]:
-    """Take the jobs that are due, the highest priority first, then the longest due."""
+    """Take the jobs that are due, the highest priority first, then the longest due.
+
+    Jobs that nobody could read the order of are put into `unread`: they are not given, and stop no others.
+    """
     owner = command.by.name
     return (
         yield from once(
             request,
-            lambda: _claim(command, wanted, trail, forbidden),
+            lambda: _claim(command, wanted, trail, unread, forbidden),
             lambda claims: claims and _given(claims),
             lambda response: _same_claims(msgspec.json.decode(response, type=_Given), owner),
         )
     )
 
 
-def _claim(command: c.Claim, wanted: Wanted, trail: Trail, forbidden: Forbidden) -> Steps[list[Claim]]:
+def _claim(
+    command: c.Claim, wanted: Wanted, trail: Trail, unread: list[str], forbidden: Forbidden
+) -> Steps[list[Claim]]:
     sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
     arguments: Arguments = {
         "kinds": wanted.kinds,
@@ -109,17 +123,23 @@ def _claim(command: c.Claim, wanted: Wanted, trail: Trail, forbidden: Forbidden)
         "request_hash": None if command.request_id is None else c.fingerprint(command),
         "format": FORMAT,
     }
-    place = trail.place(wanted)
-    rows = (
-        (yield Query("claim_on", {**arguments, **place._asdict(), "alone": len(wanted.queues or ()) == 1}))
-        if place
-        else []
-    )
+    place = trail.place(wanted) if command.request_id is None else None
+    rows: list[Columns] = []
+    if place:
+        lane: Arguments = {"queue": place.queue, "priority": place.priority, "due": place.due}
+        rows = yield Query("claim_on", {**arguments, **lane, "alone": len(wanted.queues or ()) == 1})
     if not rows:
         place = None
         rows = yield Query("claim", {**arguments, "queues": wanted.queues})
     trail.follow(wanted, rows, place)
-    return [_claim_of(row[:9], command.token, command.by.name) for row in rows]
+    claims = []
+    unread.clear()
+    for row in rows:
+        try:
+            claims.append(_claim_of(row[:9], command.token, command.by.name))
+        except CorruptLogError:
+            unread.append(row[0])
+    return claims
 
 
 def _given(claims: Sequence[Claim]) -> _Given:

@@ -97,7 +97,11 @@ class Writer:
         self._jobs = self._events = 0
 
     def _spelled(self, line: Head | Line | Foot) -> str:
-        text = msgspec.json.encode(line) + b"\n"
+        try:
+            text = msgspec.json.encode(line) + b"\n"
+        except UnicodeEncodeError as problem:
+            name = getattr(line, "id", "")
+            raise CorruptLogError(f"job {name} holds bytes that are no text: leave it out of the export") from problem
         self._hash.update(text)
         return text.decode()
 

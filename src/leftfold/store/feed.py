@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leftfold.core.errors import CorruptLogError, FeedConflictError, StoreError
-from leftfold.core.events import BY_WIRE
 from leftfold.core.frozen import Frozen
 from leftfold.core.record import FORMAT, Record
 from leftfold.store.audit import Finding, What
@@ -72,7 +71,9 @@ class Consumer(Frozen):
 def read(consumer: str, limit: int) -> Steps[FeedPage]:
     """Give the next events. Nothing is written: the same come again until they are acknowledged."""
     cursor: Arguments = {"consumer": consumer, "limit": limit}
-    ((rev, seen, target, current, at, job_id, version, is_all),) = yield Query("feed_cursor", cursor)
+    ((rev, seen, target, current, at, job_id, version, is_all, recovers),) = yield Query("feed_cursor", cursor)
+    if recovers:  # it does not know which transactions are open, and would take them for seen
+        raise StoreError("a standby cannot feed anybody: connect to the primary")
     newest, target = target is None and is_all, target or current
     if Snapshot.of(seen).high > Snapshot.of(current).high:
         raise StoreError(
@@ -115,11 +116,11 @@ def _readable(rows: Sequence[Sequence[Any]]) -> list[Record | Finding]:
     """
     given: list[Record | Finding] = []
     for row in rows:
-        job_id, version, _, stored, event = row[:5]
+        job_id, version, _, stored = row[:4]
         try:
             given.append(record_of(job_id, row[1:]))
         except CorruptLogError as problem:
-            if stored <= FORMAT and event in BY_WIRE:
+            if stored <= FORMAT:
                 given.append(Finding(what=What.UNREADABLE, detail=f"event {version}: {problem}", job_id=job_id))
             elif given:
                 break

@@ -105,7 +105,7 @@ counted AS (
 SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data,
        m.queue, m.priority, m.was_due, (SELECT count(*) FROM lanes WHERE priority IS NOT NULL)
 FROM moved m
-CROSS JOIN LATERAL (SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = 1 OFFSET 0) first
+LEFT JOIN LATERAL (SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = 1 OFFSET 0) first ON true
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = m.enqueued AND m.enqueued > 1 OFFSET 0
 ) later ON true
@@ -152,12 +152,13 @@ WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS n
 lanes (queue, priority) AS MATERIALIZED (
     SELECT q.name, :priority::smallint FROM clock, (SELECT :queue::text AS name) q
     WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = q.name AND p.paused_at IS NOT NULL)
-      AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL
-                      AND j.queue = :queue::text AND j.priority > :priority::smallint)
-      AND (:alone OR NOT EXISTS (SELECT FROM {schema}.jobs j
-                                 WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue > :queue::text))
-      AND (:alone OR NOT EXISTS (SELECT FROM {schema}.jobs j
-                                 WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue < :queue::text))
+      -- min and max walk the index; an EXISTS would read the whole table once its plan is kept.
+      AND (SELECT max(j.priority) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL
+           AND j.queue = :queue::text AND j.priority > :priority::smallint) IS NULL
+      AND (:alone OR (SELECT min(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL
+                      AND j.queue > :queue::text) IS NULL)
+      AND (:alone OR (SELECT max(j.queue) FROM {schema}.jobs j WHERE j.due IS NOT NULL AND j.frozen_at IS NULL
+                      AND j.queue < :queue::text) IS NULL)
       AND clock.now >= :due::bigint
 ),
 held AS MATERIALIZED (
@@ -374,7 +375,7 @@ WHERE name = :name AND paused_at IS NOT NULL RETURNING name;
 -- name: feed_cursor
 -- Where a consumer stands, and what is committed by now.
 SELECT coalesce(f.rev, 0), coalesce(f.seen::text, '1:1:'), f.target::text, pg_current_snapshot()::text, f.at,
-       f.job_id::text, f.version, true
+       f.job_id::text, f.version, true, pg_is_in_recovery()
 FROM (SELECT :limit::bigint) one LEFT JOIN {schema}.feeds f ON f.consumer = :consumer;
 
 -- name: feed_stretch
@@ -407,11 +408,13 @@ SELECT :consumer, now, :seen::pg_snapshot, now, now FROM (SELECT coalesce(:now::
 ON CONFLICT DO NOTHING RETURNING rev;
 
 -- name: feed_move
--- Nothing comes back if somebody else moved it meanwhile.
+-- Nothing comes back if somebody else moved it meanwhile, or if the page is of a server that knew more than this one.
 UPDATE {schema}.feeds
 SET rev = rev + 1, seen = :seen::pg_snapshot, target = :target::pg_snapshot, at = :at, job_id = :job_id::uuid,
     version = :version, moved_at = coalesce(:now::bigint, {schema}.clock())
-WHERE consumer = :consumer AND rev = :rev RETURNING consumer;
+WHERE consumer = :consumer AND rev = :rev
+  AND pg_snapshot_xmax(coalesce(:target, :seen)::pg_snapshot) <= pg_snapshot_xmax(pg_current_snapshot())
+RETURNING consumer;
 
 -- name: feed_forget
 DELETE FROM {schema}.feeds WHERE consumer = :consumer RETURNING consumer;
@@ -468,7 +471,8 @@ FULL JOIN (SELECT queue, kind, state, count(*) AS jobs FROM {schema}.jobs GROUP 
 WHERE coalesce(c.jobs, 0) <> coalesce(j.jobs, 0);
 
 -- name: audit_keys
-SELECT tenant, kind, key, count(*) FROM {schema}.jobs WHERE key IS NOT NULL AND ended_at IS NULL
+-- Not by the index that would have to be broken.
+SELECT tenant, kind, key, count(*) FROM {schema}.jobs WHERE key IS NOT NULL AND coalesce(ended_at, 0) = 0
 GROUP BY tenant, kind, key HAVING count(*) > 1;
 
 -- name: audit_orphans

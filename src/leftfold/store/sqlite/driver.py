@@ -28,7 +28,7 @@ from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
 from leftfold.store.sqlite.trouble import is_locked, patiently, raise_translated, translated
-from leftfold.store.sqlite.wire import LOG_LIMIT, execute, prepare, statements
+from leftfold.store.sqlite.wire import LOG_LIMIT, execute, leniently, prepare, statements
 from leftfold.store.sqlite.within import check_foreign, check_place, impatient, patience_of
 
 T = TypeVar("T")
@@ -186,9 +186,13 @@ class SqliteStore:
             answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock()))
             committing = True
             cursor.execute("COMMIT")
-        except BaseException as problem:  # noqa: BLE001 - it is raised again
+        except BaseException as problem:
             if connection.in_transaction:
                 cursor.execute("ROLLBACK")
+            if "decode to UTF-8" in str(problem) and connection.text_factory is str:
+                # Somebody damaged a text: read it all the same from now on, so that it can be named.
+                connection.text_factory = leniently
+                raise Again from problem
             raise_translated(problem, self._shown, committing=committing)
         return answer
 

@@ -82,7 +82,7 @@ FROM temp.picked JOIN leftfold_jobs j USING (n);
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
        j.queue, j.priority, 0, 0
 FROM temp.picked JOIN leftfold_jobs j USING (n)
-JOIN leftfold_log first ON first.job = j.n AND first.version = 1
+LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
 LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY picked.place;
 
@@ -234,7 +234,7 @@ WHERE name = :name AND paused_at IS NOT NULL RETURNING name;
 -- Where a consumer stands, and what is committed by now, but no more than one page from the next event on. A row number
 -- is a snapshot as well: all below it are seen.
 SELECT c.rev, c.seen, c.target, printf('%d:%d:', min(c.last, c.next + :limit), min(c.last, c.next + :limit)),
-       c.at, c.job_id, c.version, c.last <= c.next + :limit
+       c.at, c.job_id, c.version, c.last <= c.next + :limit, 0
 FROM (
     SELECT coalesce(f.rev, 0) AS rev, coalesce(f.seen, '1:1:') AS seen, f.target, f.at, f.job_id, f.version, last.n AS last,
            coalesce((SELECT min(seq) FROM leftfold_events WHERE seq >= coalesce(CAST(f.seen AS INTEGER), 1)), last.n) AS next
@@ -304,7 +304,8 @@ SELECT t.queue, t.kind, t.state, 0, t.jobs FROM there t
 WHERE NOT EXISTS (SELECT 1 FROM leftfold_counts c WHERE c.queue = t.queue AND c.kind = t.kind AND c.state = t.state);
 
 -- name: audit_keys
-SELECT tenant, kind, key, count(*) FROM leftfold_jobs WHERE key IS NOT NULL AND ended_at IS NULL
+-- Not by the index that would have to be broken.
+SELECT tenant, kind, key, count(*) FROM leftfold_jobs NOT INDEXED WHERE key IS NOT NULL AND ended_at IS NULL
 GROUP BY tenant, kind, key HAVING count(*) > 1;
 
 -- name: audit_orphans

@@ -111,6 +111,11 @@ def _narrowed(statement: str, arguments: Mapping[str, object]) -> str:
     return _OPTIONAL.sub(lambda match: "" if arguments[match[1]] is None else f"AND {match[2]}", statement)
 
 
+def leniently(text: bytes) -> str:
+    """Read a text of the file, also where its bytes are none."""
+    return text.decode("utf-8", "surrogateescape")
+
+
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
     arguments: dict[str, Any] = {"now": now}
