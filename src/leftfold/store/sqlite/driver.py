@@ -134,10 +134,10 @@ class SqliteStore:
 
     def migrate(self) -> list[migrate.Migration]:
         """Bring the file to our schema, and give what that took. Two at once wait for each other."""
-        if not migrate.pending(MIGRATIONS, self.applied()):
-            return []
         cursor = self._connection.cursor()
         try:
+            if not migrate.pending(MIGRATIONS, self.applied()):
+                return []
             cursor.execute("BEGIN IMMEDIATE")
             cursor.execute(MIGRATIONS_TABLE)
             missing = migrate.pending(MIGRATIONS, self.applied())
