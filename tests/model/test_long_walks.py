@@ -19,7 +19,7 @@ from leftfold.core.job import Job, fold, logged
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import EDGES, FINAL, Edge, State, Who
 from leftfold.core.limits import MINUTE, SECOND
-from leftfold.core.record import GENESIS, Record, check_chain, link
+from leftfold.core.record import GENESIS, Record, check_chain, link, seal
 from leftfold.core.retry import QUALITY_ALLOWANCES, Backoff, Policy
 from leftfold.core.values import CancelMode, Failure, Spec, Wait, WaitFor
 from leftfold.dialects import DIALECTS
@@ -178,7 +178,7 @@ class Walk(RuleBasedStateMachine):
         if not self.log:
             return
         hashes = list(accumulate(self.log, link, initial=GENESIS))[1:]
-        assert check_chain(zip(self.log, hashes, strict=True)) == hashes[-1]
+        assert check_chain(zip(self.log, map(seal, hashes), strict=True)) == hashes[-1]
         for dialect in DIALECTS.values():
             for step in dialect.project(self.log):
                 assert step.move.target in dialect.states
