@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.places import Place, file_in, schema_on
 
 from leftfold.testing.postgres import Server, running
 
@@ -23,3 +25,25 @@ def postgres() -> Iterator[Server]:
     else:
         with running() as server:
             yield server
+
+
+@pytest.fixture
+def on_postgres(postgres: Server) -> Iterator[Place]:
+    """A schema of its own."""
+    with schema_on(postgres) as place:
+        yield place
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Place:
+    """A file of its own."""
+    place = file_in(tmp_path)
+    place.open().close()
+    return place
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each of the two."""
+    found: Place = request.getfixturevalue(f"on_{request.param}")
+    return found

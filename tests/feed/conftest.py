@@ -1,32 +1,11 @@
 """A store of its own for each test."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.places import Place, file_in, schema_on
+from tests.places import Place, schema_on
 
-from leftfold.testing.postgres import OwnServer, Server, running
-
-
-@pytest.fixture
-def on_postgres(postgres: Server) -> Iterator[Place]:
-    with schema_on(postgres) as place:
-        yield place
-
-
-@pytest.fixture
-def on_sqlite(tmp_path: Path) -> Place:
-    place = file_in(tmp_path)
-    place.open().close()
-    return place
-
-
-@pytest.fixture(params=["postgres", "sqlite"])
-def place(request: pytest.FixtureRequest) -> Place:
-    """Each of the two."""
-    found: Place = request.getfixturevalue(f"on_{request.param}")
-    return found
+from leftfold.testing.postgres import OwnServer, running
 
 
 @pytest.fixture(scope="session")
