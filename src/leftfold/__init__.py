@@ -47,7 +47,7 @@ __all__ = [
 def __getattr__(name: str) -> str:
     """Give `__version__` when somebody asks: reading it off the installed package takes longer than all the rest."""
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415
+        from importlib.metadata import version  # noqa: PLC0415 - see above
 
         return version("leftfold")
     raise AttributeError(f"module 'leftfold' has no attribute {name!r}")

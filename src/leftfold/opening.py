@@ -113,7 +113,7 @@ def open(  # noqa: A001 - leftfold.open reads as it should
         from leftfold.store.sqlite.driver import SqliteStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
         return Engine(SqliteStore(place, create=create, clock=clock), **engine_of)
-    from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415
+    from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
     store = PostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
     return Engine(store.open(), **engine_of)
@@ -135,11 +135,11 @@ async def aopen(
     dialect, place = address_of(url or default_url())
     engine_of = _settings(enforce, actor, clock, shard)
     if dialect == "sqlite":
-        from leftfold.store.sqlite.driver import AsyncSqliteStore, SqliteStore  # noqa: PLC0415
+        from leftfold.store.sqlite.driver import AsyncSqliteStore, SqliteStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
         file = await asyncio.to_thread(SqliteStore, place, create=create, clock=clock)
         return AsyncEngine(AsyncSqliteStore(file), **engine_of)
-    from leftfold.store.postgres.driver import AsyncPostgresStore  # noqa: PLC0415
+    from leftfold.store.postgres.driver import AsyncPostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
     store = AsyncPostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
     return AsyncEngine(await store.open(), **engine_of)
@@ -149,14 +149,14 @@ def migrate(url: str | None = None, *, schema: str | None = None) -> list[str]:
     """Bring a store to the schema of this version, and give the names of the migrations that it took."""
     dialect, place = address_of(url or default_url())
     if dialect == "sqlite":
-        from leftfold.store.sqlite.driver import SqliteStore  # noqa: PLC0415
+        from leftfold.store.sqlite.driver import SqliteStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
         store = SqliteStore(place, migrate_now=False)
         try:
             return [f"{each.version:04d}_{each.name}" for each in store.migrate()]
         finally:
             store.close()
-    from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415
+    from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
     return [f"{each.version:04d}_{each.name}" for each in PostgresStore(place, **_session(schema, None)).migrate()]
 

@@ -29,73 +29,73 @@ from leftfold.core.errors import LeftfoldError
 
 # Commands are loaded when they are called, so that none pays for the others.
 def _enqueue() -> click.Command:
-    from leftfold.cli.enqueue import enqueue  # noqa: PLC0415
+    from leftfold.cli.enqueue import enqueue
 
     return enqueue
 
 
 def _jobs() -> click.Command:
-    from leftfold.cli.jobs import jobs  # noqa: PLC0415
+    from leftfold.cli.jobs import jobs
 
     return jobs
 
 
 def _queues() -> click.Command:
-    from leftfold.cli.queues import queues  # noqa: PLC0415
+    from leftfold.cli.queues import queues
 
     return queues
 
 
 def _feed() -> click.Command:
-    from leftfold.cli.feed import feed  # noqa: PLC0415
+    from leftfold.cli.feed import feed
 
     return feed
 
 
 def _verify() -> click.Command:
-    from leftfold.cli.verify import verify  # noqa: PLC0415
+    from leftfold.cli.verify import verify
 
     return verify
 
 
 def _rebuild() -> click.Command:
-    from leftfold.cli.verify import rebuild  # noqa: PLC0415
+    from leftfold.cli.verify import rebuild
 
     return rebuild
 
 
 def _export() -> click.Command:
-    from leftfold.cli.export import export_jobs  # noqa: PLC0415
+    from leftfold.cli.export import export_jobs
 
     return export_jobs
 
 
 def _import() -> click.Command:
-    from leftfold.cli.export import import_jobs  # noqa: PLC0415
+    from leftfold.cli.export import import_jobs
 
     return import_jobs
 
 
 def _migrate() -> click.Command:
-    from leftfold.cli.migrate import migrate  # noqa: PLC0415
+    from leftfold.cli.migrate import migrate
 
     return migrate
 
 
 def _doctor() -> click.Command:
-    from leftfold.cli.doctor import doctor  # noqa: PLC0415
+    from leftfold.cli.doctor import doctor
 
     return doctor
 
 
 def _demo() -> click.Command:
-    from leftfold.cli.demo import demo  # noqa: PLC0415
+    from leftfold.cli.demo import demo
 
     return demo
 
 
 def _lifecycle() -> click.Command:
-    from leftfold.cli.lifecycle import lifecycle  # noqa: PLC0415
+    from leftfold.cli.lifecycle import lifecycle
 
     return lifecycle
 
@@ -131,7 +131,7 @@ class Verbs(click.Group):
         """Load a command."""
         return VERBS[cmd_name].load() if cmd_name in VERBS else None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's own
         """Write the sections."""
         width = max(map(len, VERBS))
         for section in dict.fromkeys(verb.section for verb in VERBS.values()):

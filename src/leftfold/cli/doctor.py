@@ -37,7 +37,7 @@ def _examine(dialect: str, place: Place) -> list[Check]:
 
         return list(examine(place))
     check_place(place, create=False)  # it also says if psycopg is missing
-    from leftfold.cli.examine_postgres import examine as examine_postgres  # noqa: PLC0415
+    from leftfold.cli.examine_postgres import examine as examine_postgres  # noqa: PLC0415 - one of the two is loaded, when needed
 
     return list(examine_postgres(place))
 

@@ -55,8 +55,8 @@ def _sqlite() -> Iterator[str]:
 
 
 def _postgres(schema: str) -> Iterator[str]:
-    from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415
-    from leftfold.store.postgres.wire import quoted  # noqa: PLC0415
+    from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
+    from leftfold.store.postgres.wire import quoted  # noqa: PLC0415 - one of the two is loaded, when needed
 
     store, name = PostgresStore("postgresql://", schema=schema), quoted(schema)  # it connects to nothing
     yield f"CREATE SCHEMA IF NOT EXISTS {name};"
