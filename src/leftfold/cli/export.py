@@ -9,12 +9,11 @@ import msgspec
 from leftfold.cli.exits import FAILURE
 from leftfold.cli.files import beginning_with_a_head, lines_in, write
 from leftfold.cli.findings import lines_of
-from leftfold.cli.store import Place, emit, opened, with_json, with_store
+from leftfold.cli.store import Place, emit, opened, with_filter, with_json, with_store
 from leftfold.cli.text import Bar, number
 from leftfold.cli.values import beginning_of, kept_id_of, since_of
 from leftfold.core import limits
 from leftfold.core.errors import ValidationError
-from leftfold.core.lifecycle import State
 from leftfold.engine import Engine
 from leftfold.store.export import Foot, Imported
 
@@ -22,17 +21,7 @@ from leftfold.store.export import Foot, Imported
 @click.command("export")
 @click.option("--output", "-o", "file", metavar="FILE", help="Into this file, as a whole or not at all.")
 @click.option("--job", "job_ids", metavar="ID", multiple=True, help="This job; may be repeated.")
-@click.option(
-    "--state",
-    "states",
-    metavar="STATE",
-    multiple=True,
-    type=click.Choice([state.value for state in State]),
-    help="In this state; may be repeated.",
-)
-@click.option("--queue", metavar="NAME", help="In this queue.")
-@click.option("--kind", metavar="NAME", help="Of this kind.")
-@click.option("--tenant", metavar="NAME", help="Of this tenant.")
+@with_filter
 @click.option("--since", metavar="TIME", help="Changed since: 30m, 2h, 1d ago, or 2026-12-24T18:00:00+01:00.")
 @with_store
 def export_jobs(

@@ -10,11 +10,10 @@ import click
 from leftfold.asking import PAGE_MAX
 from leftfold.cli import shapes
 from leftfold.cli.showing import history_lines, job_lines, job_table
-from leftfold.cli.store import Place, emit, opened, with_json, with_store
+from leftfold.cli.store import Place, emit, opened, with_filter, with_json, with_store
 from leftfold.cli.values import beginning_of, id_of
 from leftfold.core import limits
 from leftfold.core.errors import CorruptLogError
-from leftfold.core.lifecycle import State
 from leftfold.dialects import DIALECTS
 from leftfold.engine import Engine
 from leftfold.store.replies import Page
@@ -33,17 +32,7 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@click.option(
-    "--state",
-    "states",
-    metavar="STATE",
-    multiple=True,
-    type=click.Choice([state.value for state in State]),
-    help="In this state; may be repeated.",
-)
-@click.option("--queue", metavar="NAME", help="In this queue.")
-@click.option("--kind", metavar="NAME", help="Of this kind.")
-@click.option("--tenant", metavar="NAME", help="Of this tenant.")
+@with_filter
 @click.option("--key", metavar="KEY", help="With this key.")
 @click.option("--correlation-id", metavar="ID", help="With this correlation id.")
 @click.option("--owner", metavar="NAME", help="Held by this worker.")

@@ -17,6 +17,7 @@ import msgspec
 from leftfold import opening
 from leftfold.core import limits
 from leftfold.core.errors import StoreDeniedError, StoreError, StoreNotReadyError, ValidationError
+from leftfold.core.lifecycle import State
 from leftfold.engine import Engine
 from leftfold.opening import DEFAULT_SCHEMA, DEFAULT_URL, MEMORY, address_of
 
@@ -60,6 +61,26 @@ def with_store(command: Command) -> Command:
         command(*arguments, place=Place(url, schema), **options)
 
     return with_place
+
+
+def with_filter(command: Command) -> Command:
+    """Add the options that say which jobs are meant."""
+    options = (
+        click.option(
+            "--state",
+            "states",
+            metavar="STATE",
+            multiple=True,
+            type=click.Choice([state.value for state in State]),
+            help="In this state; may be repeated.",
+        ),
+        click.option("--queue", metavar="NAME", help="In this queue."),
+        click.option("--kind", metavar="NAME", help="Of this kind."),
+        click.option("--tenant", metavar="NAME", help="Of this tenant."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 with_json: Final = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON value per line.")
