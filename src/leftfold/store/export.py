@@ -209,7 +209,7 @@ def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
     refused = [each.findings[0] for each in jobs if each.findings]
     present = [each for each in jobs if not each.findings and _head(heads, each) == each.head]
     refused += [
-        _refusal(each, "a job with this id is there, with another log")
+        _refusal(each, What.ROW, "a job with this id is there, with another log")
         for each in jobs
         if not each.findings and _head(heads, each) not in {None, each.head}
     ]
@@ -219,7 +219,9 @@ def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
     events = [(each.kept.job_id, *columns) for each in new if each.kept.job_id in made for columns in each.kept.events]
     if events:
         yield Query("append", columns=EVENT_COLUMNS, rows=events)
-    refused += [_refusal(each, "another live job holds its key") for each in new if each.kept.job_id not in made]
+    refused += [
+        _refusal(each, What.KEY, "another live job holds its key") for each in new if each.kept.job_id not in made
+    ]
     return Imported(imported=len(made), present=len(present), refused=tuple(refused))
 
 
@@ -228,5 +230,5 @@ def _head(heads: dict[str, bytes], each: Examined) -> bytes | None:
     return None if head is None else bytes(head)
 
 
-def _refusal(each: Examined, why: str) -> Finding:
-    return Finding(what=What.KEY if "key" in why else What.ROW, detail=why, job_id=each.kept.job_id)
+def _refusal(each: Examined, what: What, why: str) -> Finding:
+    return Finding(what=what, detail=why, job_id=each.kept.job_id)

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from leftfold.core import events as e
 from leftfold.core.lifecycle import TARGETS
+from leftfold.core.record import SEAL_BYTES
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.rows import COLUMNS, SUMMARY
 
@@ -86,6 +87,7 @@ def fill(text: str, names: Mapping[str, str]) -> str:
 NAMES: Final[Mapping[str, str]] = {
     "enqueued": f"'{TARGETS[e.Enqueued]}'",
     "claimed": f"'{TARGETS[e.Claimed]}'",
+    "seal_bytes": str(SEAL_BYTES),
     "usual_lease": str(DEFAULT_POLICY.lease),
     "columns": ", ".join(COLUMNS),
     "row": ", ".join(f"p.{column}" for column in COLUMNS[1:]),  # behind the id

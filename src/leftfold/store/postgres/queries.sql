@@ -39,7 +39,7 @@ made AS (
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT s.at, s.id, 1, :format, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data, substr(s.hash, 1, 8)
+    SELECT s.at, s.id, 1, :format, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data, substr(s.hash, 1, {seal_bytes})
     FROM sealed s JOIN made USING (id)
 ),
 counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state)
@@ -93,7 +93,7 @@ moved AS (
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
     SELECT at, id, version, :format, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
-           substr(hash, 1, 8)
+           substr(hash, 1, {seal_bytes})
     FROM moved
 ),
 counted AS (
@@ -217,7 +217,7 @@ moved AS (
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, seal)
-    SELECT at, id, version, :format, event, coalesce(:who, ''), actor, data, substr(hash, 1, 8) FROM moved
+    SELECT at, id, version, :format, event, coalesce(:who, ''), actor, data, substr(hash, 1, {seal_bytes}) FROM moved
 ),
 counted AS (
     INSERT INTO {schema}.counts

@@ -24,7 +24,7 @@ ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NO
 RETURNING leftfold_text(id);
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
 SELECT j.n, 1, j.created_at, :format, (SELECT n FROM leftfold_names WHERE name = 'enqueued'), (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, value ->> 11,
-       CASE WHEN j.due > j.created_at THEN '{"due":' || j.due || ',' ELSE '{' END || (value ->> 10), substr(j.head, 1, 8)
+       CASE WHEN j.due > j.created_at THEN '{"due":' || j.due || ',' ELSE '{' END || (value ->> 10), substr(j.head, 1, {seal_bytes})
 FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
 
 -- name: holders
@@ -77,7 +77,7 @@ WHERE n IN (SELECT n FROM temp.picked);
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
 SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = 'claimed'), (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash,
        '{"token":"' || :token || '"'
-       || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, 8)
+       || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, {seal_bytes})
 FROM temp.picked JOIN leftfold_jobs j USING (n);
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
        j.queue, j.priority, 0, 0
@@ -115,7 +115,7 @@ RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_re
 INSERT INTO leftfold_names (name) SELECT value ->> 4 FROM json_each(:rows) UNION SELECT value ->> 3 FROM json_each(:rows) WHERE true
 ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, who, actor, data, seal)
-SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = value ->> 4), :who, (SELECT n FROM leftfold_names WHERE name = value ->> 3), value ->> 5, substr(j.head, 1, 8)
+SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = value ->> 4), :who, (SELECT n FROM leftfold_names WHERE name = value ->> 3), value ->> 5, substr(j.head, 1, {seal_bytes})
 FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
 WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version);
 
