@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,6 +141,12 @@ def test_both_dialects_have_the_same_queries_and_all_are_used() -> None:
     assert lite == post
     code = "".join(file.read_text(encoding="utf-8") for file in FILES)
     assert [name for name in lite if f'"{name}"' not in code] == []
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """The folders are no packages: pytest refuses the second file of a name, but only when both are in one run."""
+    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_the_version_stands_in_the_changelog() -> None:
