@@ -13,8 +13,13 @@ help: ## list the targets
 demo: $(VENV)/.demo ## tour the lifecycle in the terminal
 	@$(BIN)/leftfold demo
 
-test: $(VENV)/.dev ## run every test, with branch coverage of core/ and dialects/
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term
+# One worker more than there are cores: many tests wait, for a process to end or a server to start.
+WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PURE    = tests/unit tests/dialects
+
+test: $(VENV)/.dev ## run every test; core/ and dialects/ under branch coverage, which would slow all others down by half
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --cov --cov-report term $(PURE)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(addprefix --ignore=,$(PURE))
 
 check: $(VENV)/.dev ## ruff, mypy --strict, import direction and the other style tests
 	$(BIN)/ruff check .
@@ -28,8 +33,9 @@ model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 bench: $(VENV)/.dev ## our stores against bare SQL on the same tables, as ratios; ten minutes
 	$(BIN)/python -m bench.store
 
-chaos: $(VENV)/.dev ## kill writers 200 times, play every schedule, ask a million rows for their plans; half an hour
+chaos: $(VENV)/.dev ## kill writers 200 times, plant every bug, play every schedule, plan for a million rows; hours
 	LEFTFOLD_KILLS=200 $(BIN)/python -m pytest -q tests/crash/test_kills.py
+	LEFTFOLD_PLANTED=all $(BIN)/python -m pytest -q --numprocesses auto tests/store/test_planted.py
 	LEFTFOLD_INTERLEAVE=all $(BIN)/python -m pytest -q --numprocesses auto tests/interleave
 	LEFTFOLD_PLANS_ROWS=1000000 $(BIN)/python -m pytest -q tests/plans
 

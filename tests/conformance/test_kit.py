@@ -37,8 +37,7 @@ def check_conforms(run: subprocess.CompletedProcess[str]) -> None:
     assert number(run, "skipped") == 0
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("library", ["stdlib", "pysqlite3"])
+@pytest.mark.parametrize(("library", "mode"), [("stdlib", "sync"), ("pysqlite3", "async")])
 def test_sqlite_conforms(tmp_path: Path, library: str, mode: str) -> None:
     check_conforms(kit(tmp_path, "--store-url", "sqlite:///x.db", "--store-mode", mode, LEFTFOLD_SQLITE=library))
     assert [file.name for file in tmp_path.iterdir()] == [".pytest_cache"], "no world is left behind"
