@@ -1,6 +1,7 @@
 """Leftfold: a durable job engine. A job's state is the left fold of its events."""
 
-from leftfold.aengine import AsyncEngine
+from typing import TYPE_CHECKING, Any
+
 from leftfold.asking import NewJob
 from leftfold.core import errors
 from leftfold.core.commands import Actor
@@ -14,6 +15,9 @@ from leftfold.store.audit import Finding
 from leftfold.store.export import Imported
 from leftfold.store.feed import Consumer, FeedPage
 from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary, Verdict
+
+if TYPE_CHECKING:
+    from leftfold.aengine import AsyncEngine
 
 __all__ = [
     "Actor",
@@ -44,8 +48,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
-    """Give `__version__` when somebody asks: reading it off the installed package takes longer than all the rest."""
+def __getattr__(name: str) -> Any:
+    """Load what takes long, and what most programs never ask for, when somebody asks for it."""
+    if name == "AsyncEngine":
+        from leftfold.aengine import AsyncEngine  # noqa: PLC0415 - see above
+
+        return AsyncEngine
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 - see above
 

@@ -1,21 +1,22 @@
 """From a URL to an engine: the only place that knows the concrete stores."""
 
-import asyncio
 import getpass
 import os
 import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 from urllib.parse import unquote
 
-from leftfold.aengine import AsyncEngine
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden
 from leftfold.core.errors import ValidationError
 from leftfold.core.limits import key
 from leftfold.engine import Engine
 from leftfold.store.ids import Ids
+
+if TYPE_CHECKING:
+    from leftfold.aengine import AsyncEngine
 
 DEFAULT_URL: Final = "sqlite:///leftfold.db"
 DEFAULT_SCHEMA: Final = "leftfold"
@@ -130,15 +131,16 @@ async def aopen(
     prepare: bool | None = None,
     clock: Clock | None = None,
     shard: int = 0,
-) -> AsyncEngine:
+) -> "AsyncEngine":
     """Open a store for asyncio; see `open`."""
+    from leftfold.aengine import AsyncEngine  # noqa: PLC0415 - who is not async needs no asyncio
+
     dialect, place = address_of(url or default_url())
     engine_of = _settings(enforce, actor, clock, shard)
     if dialect == "sqlite":
-        from leftfold.store.sqlite.driver import AsyncSqliteStore, SqliteStore  # noqa: PLC0415 - one of the two is loaded, when needed
+        from leftfold.store.sqlite.adriver import AsyncSqliteStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
-        file = await asyncio.to_thread(SqliteStore, place, create=create, clock=clock)
-        return AsyncEngine(AsyncSqliteStore(file), **engine_of)
+        return AsyncEngine(await AsyncSqliteStore.open(place, create=create, clock=clock), **engine_of)
     from leftfold.store.postgres.driver import AsyncPostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
     store = AsyncPostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
