@@ -90,7 +90,7 @@ def drain(side: Bare, jobs: int, batch: int = BATCH) -> None:
 
 def measure(side: Bare, jobs: int) -> Measure:
     """Run one round of one side."""
-    singles = max(jobs // 20, 50)
+    singles = max(jobs // 5, 50)
     fill(side, 5 * BATCH)
     drain(side, 5 * BATCH)  # plans, caches
     many = jobs / seconds(lambda: fill(side, jobs))

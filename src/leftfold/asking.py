@@ -4,6 +4,7 @@ import re
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 from uuid import UUID
 
@@ -173,7 +174,15 @@ def wait_of(key: str, until: WaitFor | str, deadline: Moment | None, jobs: Seque
 
 def actor_of(who: Who, by: c.Actor | str | None, default: str) -> c.Actor:
     """Say who speaks: a name in the usual role, or an actor in full."""
-    return by if isinstance(by, c.Actor) else c.Actor(who=who, name=by or default)
+    if isinstance(by, c.Actor):
+        return by
+    name: Any = by or default
+    return _actor(who, name) if isinstance(name, str) else c.Actor(who=who, name=name)
+
+
+@lru_cache(maxsize=256)
+def _actor(who: Who, name: str) -> c.Actor:
+    return c.Actor(who=who, name=name)
 
 
 def speaker(target: Claim | str, by: c.Actor | str | None, default: str, who: Who = Who.CLIENT) -> tuple[str, c.Actor]:

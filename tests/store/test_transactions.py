@@ -189,9 +189,8 @@ def test_a_row_that_somebody_changed_past_the_engine_is_not_written_over(
         meddled = f'UPDATE "{side.store.schema}".jobs SET version = version + 1 WHERE id = %(name)s'  # noqa: S608
         monkeypatch.setitem(side.store.queries, "meddle", meddled)
     else:
-        monkeypatch.setitem(
-            wire.QUERIES, "meddle", ("UPDATE leftfold_jobs SET version = version + 1 WHERE id = leftfold_id(:name)",)
-        )
+        meddled = "UPDATE leftfold_jobs SET version = version + 1 WHERE id = leftfold_id(:name)"
+        monkeypatch.setitem(wire.QUERIES, "meddle", [wire.Statement.of(meddled)])
     with between(side.engine, 3, lambda _: Query("meddle", {"name": jobs.queued})) as interrupted:
         with pytest.raises(StoreError, match="somebody writes past the engine"):
             side.engine.signal(jobs.queued, "go")

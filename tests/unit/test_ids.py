@@ -111,9 +111,9 @@ def test_each_id_of_a_batch_has_randomness_of_its_own() -> None:
         return bytes(range(count))
 
     batch = Ids(lambda: NOW, randomness).make(3)
-    assert asked == [21]
+    assert asked == [20]
     assert [random_of(job_id) for job_id in batch] == [
-        int.from_bytes(bytes(range(7 * n, 7 * n + 7))) >> 4 for n in range(3)
+        int(bytes(range(20)).hex()[13 * n : 13 * n + 13], 16) for n in range(3)
     ]
 
 

@@ -1,7 +1,8 @@
 """The commands: one frozen type per request, imperative. One that cannot be meant is refused when it is made."""
 
 from base64 import urlsafe_b64encode
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any, ClassVar
 
@@ -37,9 +38,15 @@ class Actor(Frozen):
             raise ValidationError(f"an owner shows its attempt and token, a {self.who} does not")
 
 
+@lru_cache(maxsize=256)  # one claim is many jobs
 def digest(token: str) -> str:
     """Give what the log keeps of a token."""
     return urlsafe_b64encode(sha256(token.encode()).digest()[:12]).decode()
+
+
+@cache
+def _checks_of(command: type["Command"]) -> tuple[tuple[str, Callable[[Any], None]], ...]:
+    return tuple((field, CHECKS[field]) for field in command.__struct_fields__ if field in CHECKS)
 
 
 class Command(Frozen):
@@ -50,10 +57,10 @@ class Command(Frozen):
     request_id: str | None = None
 
     def __post_init__(self) -> None:
-        for field in self.__struct_fields__:
+        for field, check in _checks_of(type(self)):
             value = getattr(self, field)
-            if value is not None and field in CHECKS:
-                CHECKS[field](value)
+            if value is not None and value is not DEFAULT_POLICY and value != ():
+                check(value)
         if getattr(self, "due", None) is not None and getattr(self, "delay", None) is not None:
             raise ValidationError("give a due time or a delay, not both")
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sized
+from functools import lru_cache
 from typing import Final
 
 from leftfold.core.errors import LimitExceededError, ValidationError
@@ -33,14 +34,17 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 def name(what: str, value: str, *, empty: bool = False) -> None:
     """Refuse a name that is too long, or that a shell, a URL or a log line would misread."""
     textual(what, value)
-    if not value and empty:
+    if _is_name(value) or (empty and not value):
         return
     most(what, value, NAME_CHARS_MAX)
-    if not _NAME.fullmatch(value):
-        raise ValidationError(
-            f"{what} {value!r} is not a name: begin with a letter, digit or underscore, "
-            "go on with those and . : / @ + -"
-        )
+    raise ValidationError(
+        f"{what} {value!r} is not a name: begin with a letter, digit or underscore, go on with those and . : / @ + -"
+    )
+
+
+@lru_cache(maxsize=1024)  # the same few come again and again
+def _is_name(value: str) -> bool:
+    return len(value) <= NAME_CHARS_MAX and _NAME.fullmatch(value) is not None
 
 
 def key(what: str, value: str | None) -> None:
@@ -88,6 +92,8 @@ def whole(what: str, value: object) -> None:
 
 def between(what: str, value: int, low: int, high: int) -> None:
     """Refuse a number outside of `low`..`high`."""
+    if type(value) is int and low <= value <= high:
+        return
     whole(what, value)
     if not low <= value <= high:
         raise LimitExceededError(f"{what} is {value}, it must lie between {low} and {high}")

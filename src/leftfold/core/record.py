@@ -5,6 +5,7 @@ same hash from its own columns, and so that no two records share their bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -86,24 +87,29 @@ def decode(wire: str, data: str, stored: int = FORMAT, current: int = FORMAT, by
 
 def canonical(record: Record) -> bytes:
     """Give the bytes that the hash covers: each field as `length:text`, an absent one as `-`."""
-    fields = (
-        record.job_id,
-        str(record.version),
-        str(record.at),
-        record.event.wire,
-        str(record.format),
-        record.who.value,
-        record.actor,
-        record.request_id,
-        record.request_hash,
-        record.data,
-    )
-    return b"".join(b"-" if field is None else _prefixed(field.encode("utf-8", "surrogateescape")) for field in fields)
+    request = record.request_id, record.request_hash
+    words = said(record.event.wire, record.who.value, record.actor, *request, stored=record.format)
+    return covered(record.job_id, record.version, record.at, words, record.data)
 
 
 def link(previous: bytes, record: Record) -> bytes:
     """Give the hash of a record that follows the one with the hash `previous`."""
     return sha256(previous + canonical(record)).digest()
+
+
+@lru_cache(maxsize=256)
+def said(event: str, who: str, actor: str, *request: str | None, stored: int = FORMAT) -> str:
+    """Give the middle of the bytes that the hash covers, who said what: a batch has it in common.
+
+    `request` is the id of the request and the hash of what it asked, or nothing.
+    """
+    return "".join(map(_field, (event, str(stored), who, actor, *(request or (None, None)))))
+
+
+def covered(job_id: str, version: int, at: int, words: str, data: str) -> bytes:
+    """Give the bytes that the hash covers, of the fields as a database has them and of what was `said`."""
+    fields = f"{_field(job_id)}{_field(str(version))}{_field(str(at))}{words}{_field(data)}"
+    return fields.encode("utf-8", "surrogateescape")
 
 
 def seal(hash_: bytes) -> bytes:
@@ -122,5 +128,7 @@ def check_chain(sealed: Iterable[tuple[Record, bytes]], previous: bytes = GENESI
     return previous
 
 
-def _prefixed(field: bytes) -> bytes:
-    return b"%d:%b" % (len(field), field)
+def _field(text: str | None) -> str:
+    if text is None:
+        return "-"
+    return f"{len(text) if text.isascii() else len(text.encode('utf-8', 'surrogateescape'))}:{text}"

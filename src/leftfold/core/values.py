@@ -32,9 +32,9 @@ class Spec(Frozen):
         limits.name("kind", self.kind)
         limits.name("queue", self.queue)
         limits.name("tenant", self.tenant, empty=True)
-        limits.key("key", self.key)
-        limits.key("correlation_id", self.correlation_id)
-        limits.key("cause", self.cause)
+        for what, value in (("key", self.key), ("correlation_id", self.correlation_id), ("cause", self.cause)):
+            if value is not None:
+                limits.key(what, value)
         limits.between("priority", self.priority, -limits.PRIORITY_MAX, limits.PRIORITY_MAX)
         check_payload("payload", self.payload)
 

@@ -13,7 +13,7 @@ from leftfold.core import events as e
 from leftfold.core.decide import Forbidden
 from leftfold.core.errors import CorruptLogError, LeftfoldError, QueuePausedError
 from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
-from leftfold.core.record import FORMAT, decode
+from leftfold.core.record import FORMAT, decode, said
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.ops import Ask, carry_out
 from leftfold.store.query import Arguments, Columns, Query, Steps, ids
@@ -30,8 +30,8 @@ _LANES: Final = 12
 class Wanted(NamedTuple):
     """Which jobs a worker can run, and how many it takes. None means any."""
 
-    queues: Sequence[str] | None
-    kinds: Sequence[str] | None
+    queues: list[str] | None
+    kinds: list[str] | None
     limit: int
 
 
@@ -112,6 +112,7 @@ def _claim(
     command: c.Claim, wanted: Wanted, trail: Trail, unread: list[str], forbidden: Forbidden
 ) -> Steps[list[Claim]]:
     sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
+    request_hash = None if command.request_id is None else c.fingerprint(command)
     arguments: Arguments = {
         "kinds": wanted.kinds,
         "sources": sorted(sources),
@@ -120,8 +121,9 @@ def _claim(
         "token": c.digest(command.token),
         "lease": command.lease,
         "request_id": command.request_id,
-        "request_hash": None if command.request_id is None else c.fingerprint(command),
+        "request_hash": request_hash,
         "format": FORMAT,
+        "said": said(e.Claimed.wire, command.by.who.value, command.by.name, command.request_id, request_hash),
     }
     place = trail.place(wanted) if command.request_id is None else None
     rows: list[Columns] = []

@@ -11,11 +11,11 @@ from leftfold.core import events as e
 from leftfold.core.decide import Applied, Forbidden, apply
 from leftfold.core.errors import KeyTakenError, LeftfoldError, RevisionConflictError
 from leftfold.core.lifecycle import TARGETS, Edge, State, Who
-from leftfold.core.record import FORMAT, GENESIS, encode
+from leftfold.core.record import FORMAT, GENESIS, encode, said
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.core.values import Spec
 from leftfold.store.ops import EVENT_COLUMNS, Ask, carry_out, check_there, event_rows, head_of, receipt_of
-from leftfold.store.query import Again, Query, Steps, Value
+from leftfold.store.query import Again, Arguments, Query, Steps, Value
 from leftfold.store.replies import Receipt
 from leftfold.store.requests import Request, once
 from leftfold.store.rows import COLUMNS, row_of
@@ -61,9 +61,10 @@ def _is_plain(command: c.Creation) -> bool:
 
 def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
     receipts: dict[str, Receipt | None] = {}
-    missed = sorted(commands, key=_in_order)
-    firsts = {_key_of(command.spec): command for command in reversed(missed)}
+    missed = sorted(commands, key=_in_order) if len(commands) > 1 else list(commands)
+    firsts: dict[tuple[str, str, str | None], Creation] = {}
     if on_conflict == "replace":
+        firsts = {_key_of(command.spec): command for command in reversed(missed)}
         replaced = _replaced_by_their_own(missed)
         receipts.update((yield from _insert_replaced(replaced, forbidden)))
         missed = [command for command in missed if command.job_id not in receipts]
@@ -91,27 +92,38 @@ def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[st
     legal = Edge(None, e.Enqueued, TARGETS[e.Enqueued]) not in forbidden
     quick = legal and commands[0].by.who is Who.CLIENT  # who may not is told so by `decide`
     plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if quick else []
-    others = [command for command in commands if not (quick and _is_plain(command))]
-    receipts: dict[str, Receipt] = {}
-    if plain:
-        receipts.update((yield from _enqueue(plain)))
-    if others:
+    receipts = (yield from _enqueue(plain)) if plain else {}
+    if len(plain) < len(commands):
+        others = [command for command in commands if not (quick and _is_plain(command))]
         receipts.update((yield from _decide_and_insert(others, forbidden)))
     return receipts
 
 
 def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
-    """Make jobs with the statement that reads the clock, seals, inserts and appends by itself."""
-    first = commands[0]
-    arguments = {"actor": first.by.name, "request_id": first.request_id, "format": FORMAT, "genesis": GENESIS}
-    made = yield Query("enqueue", arguments, _ENQUEUE_COLUMNS, [_enqueue_row(command) for command in commands])
+    """Make jobs with the statements that read the clock, seal, insert and append by themselves."""
+    made: list[str] = []
+    free = [command for command in commands if command.spec.key is None]
+    if free:
+        yield _enqueue_query("enqueue", free)
+        made += [command.job_id for command in free]
+    if len(free) < len(commands):
+        keyed = [command for command in commands if command.spec.key is not None]
+        made += [job_id for (job_id,) in (yield _enqueue_query("enqueue_keyed", keyed))]
     state = TARGETS[e.Enqueued]
-    return {job_id: Receipt(job_id=job_id, state=state, version=1, rev=1, attempt=0) for (job_id,) in made}
+    return {job_id: Receipt(job_id=job_id, state=state, version=1, rev=1, attempt=0) for job_id in made}
+
+
+def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:
+    first = commands[0]
+    arguments: Arguments = {
+        "actor": first.by.name, "request_id": first.request_id, "format": FORMAT, "genesis": GENESIS
+    }  # fmt: skip
+    return Query(name, arguments, _ENQUEUE_COLUMNS, [_enqueue_row(command) for command in commands])
 
 
 _ENQUEUE_COLUMNS: Final = (
     "id", "tenant", "kind", "queue", "priority", "key", "correlation_id", "due", "delay", "lease", "rest",
-    "request_hash",
+    "request_hash", "said",
 )  # fmt: skip
 
 
@@ -123,6 +135,7 @@ def _enqueue_row(command: c.Enqueue) -> Sequence[Value]:
     return (
         command.job_id, spec.tenant, spec.kind, spec.queue, spec.priority, spec.key, spec.correlation_id,
         command.due, command.delay, _lease_of(command), rest, request_hash,
+        said(e.Enqueued.wire, command.by.who.value, command.by.name, command.request_id, request_hash),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from leftfold.core import limits
 
 _COUNTER_BITS: Final = 12
 SHARDS: Final = 1 << 10
-_RANDOM_BYTES: Final = 7
+_RANDOM_DIGITS: Final = 13
 
 
 class Ids:
@@ -25,23 +25,21 @@ class Ids:
         limits.between("shard", shard, 0, SHARDS - 1)
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._randomness = randomness
-        self._low = 0b10 << 62 | shard << 52
+        self._mark = f"{0b10 << 10 | shard:03x}"
         self._last = 0  # milliseconds and counter, as one number
         self._lock = Lock()
 
     def make(self, count: int) -> list[str]:
         """Give this many new ids, in rising order."""
-        noise = self._randomness(count * _RANDOM_BYTES)
+        noise = self._randomness((count * _RANDOM_DIGITS + 1) // 2).hex()
         with self._lock:
             first = max(self._clock() // 1000 << _COUNTER_BITS, self._last + 1)
             self._last = first + count - 1
         return [
-            self._format(first + place, noise[place * _RANDOM_BYTES : (place + 1) * _RANDOM_BYTES])
+            self._format(first + place, noise[place * _RANDOM_DIGITS : (place + 1) * _RANDOM_DIGITS])
             for place in range(count)
         ]
 
-    def _format(self, moment: int, noise: bytes) -> str:
-        high = (moment >> _COUNTER_BITS) << 16 | 0x7000 | moment & 0xFFF
-        low = self._low | int.from_bytes(noise) >> 4
-        text = f"{high:016x}{low:016x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    def _format(self, moment: int, noise: str) -> str:
+        text = f"{moment:015x}"  # twelve digits of milliseconds, three of the counter
+        return f"{text[:8]}-{text[8:12]}-7{text[12:]}-{self._mark}{noise[0]}-{noise[1:]}"

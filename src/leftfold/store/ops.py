@@ -6,7 +6,7 @@ what `decide` would do, or nothing; what it leaves undone is decided here, and d
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
@@ -22,7 +22,7 @@ from leftfold.core.errors import (
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, LEASED, SHAPE, TABLE, Edge, State, Who
 from leftfold.core.limits import EVENTS_PER_JOB_MAX
-from leftfold.core.record import FORMAT, Record, encode, link, seal
+from leftfold.core.record import FORMAT, Record, encode, link, said, seal
 from leftfold.store.query import Query, Steps, Value, ids
 from leftfold.store.replies import Receipt
 from leftfold.store.rows import COLUMNS, USUALLY, Log, read_logs, row_of
@@ -196,37 +196,43 @@ def _quick_query(asks: Sequence[Ask], forbidden: Forbidden) -> Query:
         "format": FORMAT,
         "who": None if rule else Who.OWNER.value,
     }
-    rows = [(*_fence(ask), ask.command.by.name, *_told(ask.command)) for ask in asks]
-    return Query("own", arguments, ("id", "attempt", "token", "actor", "event", "data"), rows)
+    return Query("own", arguments, _OWN_COLUMNS, [_own_row(ask) for ask in asks])
+
+
+_OWN_COLUMNS: Final = ("id", "attempt", "token", "actor", "event", "data", "said")
+
+
+def _own_row(ask: Ask) -> Sequence[Value]:
+    actor, event = ask.command.by, _told(ask.command)
+    return *_fence(ask), actor.name, event.wire, encode(event), said(event.wire, actor.who.value, actor.name)
 
 
 def _fence(ask: Ask) -> tuple[str, int, str]:
     return ask.job_id, ask.command.by.attempt, c.digest(ask.command.by.token)
 
 
-def _told(command: c.AnyCommand) -> tuple[str, str]:
+def _told(command: c.AnyCommand) -> e.AnyEvent:
     match command:
         case c.Start():
-            event: e.AnyEvent = e.Started()
+            return e.Started()
         case c.Complete(result=result):
-            event = e.Succeeded(result=result)
+            return e.Succeeded(result=result)
         case c.Note(note=note):
-            event = note
+            return note
         case _:
             raise TypeError(f"{command.wire} has no statement of its own")
-    return event.wire, encode(event)
 
 
-def _receipt(row: Sequence[object]) -> Receipt:
-    job_id, state, version, renewals, attempt, until, cancel_requested_at = row
-    held = State(str(state)) in LEASED
+def _receipt(row: Sequence[Any]) -> Receipt:
+    job_id, name, version, renewals, attempt, until, cancel_requested_at = row
+    state = State(name)
     return Receipt(
-        job_id=str(job_id),
-        state=State(str(state)),
-        version=int(str(version)),
-        rev=int(str(version)) + int(str(renewals)),
-        attempt=int(str(attempt)),
-        until=int(str(until)) if held else None,
+        job_id=job_id,
+        state=state,
+        version=version,
+        rev=version + renewals,
+        attempt=attempt,
+        until=until if state in LEASED else None,
         cancel_requested=cancel_requested_at is not None,
     )
 

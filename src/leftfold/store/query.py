@@ -23,7 +23,7 @@ Value = None | int | str | bytes | bool
 Columns = tuple[Any, ...]
 
 
-Arguments = Mapping[str, Value | Sequence[str]]
+Arguments = Mapping[str, Value | list[str] | tuple[str, ...]]
 
 
 class Query(NamedTuple):

@@ -1,5 +1,6 @@
 """What the engine gives back. All times are microseconds since 1970, UTC."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,6 +24,11 @@ class Receipt(Frozen):
     until: int | None = None
     cancel_requested: bool = False
     changed: bool = True
+
+
+@lru_cache(maxsize=256)  # one claim is many jobs, of which most are in their first attempt
+def _owner(name: str, attempt: int, token: str) -> Actor:
+    return Actor(who=Who.OWNER, name=name, attempt=attempt, token=token)
 
 
 class Claim(Frozen):
@@ -53,7 +59,7 @@ class Claim(Frozen):
     @property
     def actor(self) -> Actor:
         """Give the claim's holder as the one who speaks."""
-        return Actor(who=Who.OWNER, name=self.owner, attempt=self.attempt, token=self.token)
+        return _owner(self.owner, self.attempt, self.token)
 
 
 class Summary(Frozen):

@@ -4,10 +4,10 @@ There is no thread behind it: who asks while the server is down hears so at once
 """
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Final
 
 import psycopg
@@ -27,15 +27,19 @@ class Pool:
 
     def __init__(self, connect: Callable[[], Connection], size: int) -> None:
         self._connect = connect
-        self._free = threading.BoundedSemaphore(size)
+        self._free: SimpleQueue[None] = SimpleQueue()  # one item for each connection that may be lent: written in C
+        for _ in range(size):
+            self._free.put(None)
         self._idle: deque[Connection] = deque()
         self._closed = False
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend a connection, and take it back if it can still be used: outside of any transaction."""
-        if not self._free.acquire(timeout=WAIT_SECONDS):
-            raise StoreUnavailableError(_EXHAUSTED)
+        try:
+            self._free.get(timeout=WAIT_SECONDS)
+        except Empty:
+            raise StoreUnavailableError(_EXHAUSTED) from None
         try:
             connection = self._take()
             try:
@@ -50,7 +54,7 @@ class Pool:
             finally:
                 self._put_back(connection)
         finally:
-            self._free.release()
+            self._free.put(None)
 
     def _put_back(self, connection: Connection) -> None:
         if not connection.closed:

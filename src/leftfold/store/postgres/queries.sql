@@ -1,46 +1,64 @@
 -- Every query of the PostgreSQL store. `:name` is an argument: one value, or one array of a batch's values.
 -- `{schema}` is the schema. No state is named here: those that count come from the lifecycle's table.
 --
--- The shape of a write: lock what is asked for (`held`), read the clock behind the lock (`timed`), seal it into the
--- chain (`sealed`), move the row, append the event, count. Rows are reached by ctid: they are locked by then, and no
--- statistics lead the planner astray. What a statement does not give back, it refused: `decide` says why.
+-- The shape of a write: lock what is asked for (`held`), read the clock behind the lock and seal the event into the chain
+-- (`sealed`), move the row, append the event, count. Rows are reached by ctid: they are locked by then, and no statistics
+-- lead the planner astray. `OFFSET 0` parts what is worked out from what it is used for, which else would be worked out
+-- again for every use. What a statement does not give back, it refused: `decide` says why.
 
--- name: enqueue
--- A job whose key is taken by a live one is not given back.
-WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
-asked AS MATERIALIZED (
-    SELECT a.*, clock.at
-    FROM clock, unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[], :key::text[],
-                :correlation_id::text[], :due::bigint[], :delay::bigint[], :lease::bigint[], :rest::text[],
-                :request_hash::text[])
-         AS a (id, tenant, kind, queue, priority, key, correlation_id, due, delay, lease, rest, request_hash)
-),
-timed AS MATERIALIZED (
-    SELECT a.*, greatest(coalesce(a.due, a.at + a.delay, a.at), a.at) AS from_then FROM asked a
-),
-told AS MATERIALIZED (
-    SELECT t.*, t.id::text AS id_text, t.at::text AS at_text,
-           CASE WHEN t.from_then > t.at THEN '{"due":' || t.from_then || ',' || t.rest ELSE '{' || t.rest END AS data
-    FROM timed t
-),
+-- part: asked
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(:genesis::bytea, t.id_text, '1', t.at_text, 'enqueued', :format::text, 'client', :actor,
-                              :request_id, t.request_hash, t.data) AS hash
-    FROM told t
-),
-made AS (
-    INSERT INTO {schema}.jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
+    SELECT t.*, {schema}.link(:genesis::bytea, t.id_text, '1', t.at_text, t.said, t.data) AS hash
+    FROM (
+        SELECT a.*, a.id::text AS id_text, a.at::text AS at_text,
+               CASE WHEN a.from_then > a.at THEN '{"due":' || a.from_then || ',' || a.rest ELSE '{' || a.rest END AS data
+        FROM (
+            SELECT b.*, clock.at, greatest(coalesce(b.due, clock.at + b.delay, clock.at), clock.at) AS from_then
+            FROM clock, unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[],
+                               :key::text[], :correlation_id::text[], :due::bigint[], :delay::bigint[], :lease::bigint[],
+                               :rest::text[], :request_hash::text[], :said::text[])
+                 AS b (id, tenant, kind, queue, priority, key, correlation_id, due, delay, lease, rest, request_hash, said)
+            OFFSET 0
+        ) a OFFSET 0
+    ) t
+)
+
+-- part: made
+INSERT INTO {schema}.jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                                state, priority, head, tenant, kind, queue, key, correlation_id)
     SELECT id, at, at, from_then, lease, 1, 0, 0, 0, 1,
            {enqueued}, priority, hash, tenant, kind, queue, key, correlation_id
     FROM sealed
+
+-- part: appended
+INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
+    SELECT s.at, s.id, 1, :format, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data,
+           substr(s.hash, 1, {seal_bytes})
+    FROM sealed s
+
+-- name: enqueue
+-- Nothing can stand in the way of jobs without keys.
+WITH {asked},
+made AS (
+    {made}
+),
+appended AS (
+    {appended}
+)
+INSERT INTO {schema}.counts SELECT queue, kind, {enqueued}, count(*) FROM sealed GROUP BY queue, kind;
+
+-- name: enqueue_keyed
+-- A job whose key is taken by a live one is not given back.
+WITH {asked},
+made AS (
+    {made}
     ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
     RETURNING id, queue, kind, state
 ),
 appended AS (
-    INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT s.at, s.id, 1, :format, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data, substr(s.hash, 1, {seal_bytes})
-    FROM sealed s JOIN made USING (id)
+    {appended}
+    WHERE (s.id IN (SELECT id FROM made)) IS TRUE  -- by a hash, however many the planner expects
 ),
 counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state)
 SELECT id::text FROM made;
@@ -70,17 +88,15 @@ SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k
     LIMIT :limit
 
 -- part: give
-told AS MATERIALIZED (
-    SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
-           greatest(h.now, h.updated_at)::text AS at_text,
-           '{"token":"' || :token::text || '"'
-           || CASE WHEN h.length <> {usual_lease} THEN ',"lease":' || h.length ELSE '' END || '}' AS data
-    FROM held h
-),
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, 'claimed', :format::text, 'worker', :owner,
-                              :request_id, :request_hash, t.data) AS hash
-    FROM told t
+    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, :said::text, t.data) AS hash
+    FROM (
+        SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
+               greatest(h.now, h.updated_at)::text AS at_text,
+               '{"token":"' || :token::text || '"'
+               || CASE WHEN h.length <> {usual_lease} THEN ',"lease":' || h.length ELSE '' END || '}' AS data
+        FROM held h OFFSET 0
+    ) t
 ),
 moved AS (
     UPDATE {schema}.jobs j
@@ -184,9 +200,10 @@ ORDER BY a.place;
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
 -- The token is compared so that the index of leases is no way to it: taken for empty, it would be read for each job.
 WITH held AS MATERIALIZED (
-    SELECT j.*, a.actor, a.event, a.data
-    FROM unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[])
-         AS a (id, attempt, token, actor, event, data)
+    SELECT j.*, a.actor, a.event, a.data, a.said
+    FROM unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
+                :said::text[])
+         AS a (id, attempt, token, actor, event, data, said)
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind
         FROM {schema}.jobs k
@@ -195,16 +212,14 @@ WITH held AS MATERIALIZED (
         FOR UPDATE
     ) j
 ),
-timed AS MATERIALIZED (
-    SELECT h.*, greatest(coalesce(:now::bigint, {schema}.clock()), h.updated_at) AS at FROM held h
-),
-told AS MATERIALIZED (
-    SELECT t.*, t.id::text AS id_text, (t.version + 1)::text AS next_text, t.at::text AS at_text FROM timed t
-),
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, t.event, :format::text, 'owner', t.actor,
-                              NULL, NULL, t.data) AS hash
-    FROM told t
+    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, t.said, t.data) AS hash
+    FROM (
+        SELECT h.*, h.id::text AS id_text, (h.version + 1)::text AS next_text, h.at::text AS at_text
+        FROM (
+            SELECT h.*, greatest(coalesce(:now::bigint, {schema}.clock()), h.updated_at) AS at FROM held h OFFSET 0
+        ) h OFFSET 0
+    ) t
 ),
 moved AS (
     UPDATE {schema}.jobs j

@@ -5,7 +5,8 @@ Batches go as array literals, made by joining texts: as fast as the fastest driv
 
 import re
 import select
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from leftfold.core.errors import (
@@ -28,9 +29,6 @@ except ImportError as problem:
 
 OLDEST: Final = 14
 CONNECT_SECONDS: Final = 10
-#: Batches longer than this are planned anew each time: a plan made for ten rows is a bad one for a thousand.
-PLAN_ANEW_ABOVE: Final = 20
-
 #: Their plan hangs on what is asked.
 _VARIED: Final = frozenset({"list", "audit", "feed_stretch", "feed_page"})
 
@@ -68,15 +66,19 @@ def queries(schema: str) -> dict[str, str]:
 
 
 def array(values: Iterable[Any]) -> str:
-    """Give values as PostgreSQL writes an array."""
-    return "{" + ",".join(map(_item, values)) + "}"
+    """Give values as PostgreSQL writes an array. In most columns of a batch, all are the same."""
+    given = tuple(values)
+    if len(given) > 1 and given.count(given[0]) == len(given):
+        return "{" + ",".join([_item(given[0])] * len(given)) + "}"
+    return "{" + ",".join(map(_item, given)) + "}"
 
 
 def _item(value: Any) -> str:
     match value:
         case str():
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{escaped}"'
+            if '"' in value or "\\" in value:
+                value = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{value}"'
         case None:
             return "NULL"
         case bytes():
@@ -89,28 +91,32 @@ def arguments(query: Query, now: int | None) -> Mapping[str, Any]:
     """Give a query's arguments; a batch becomes an array per column."""
     given: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
-        is_array = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        given[name] = array(value) if is_array and not isinstance(value, str | bytes | int | None) else value
-    for column, values in zip(query.columns, zip(*query.rows, strict=True) if query.rows else (), strict=False):
-        given[column] = array(values)
-    for column in query.columns:
-        given.setdefault(column, "{}")
+        given[name] = array(value) if isinstance(value, list | tuple) else value
+    columns = zip(*query.rows, strict=True) if query.rows else [()] * len(query.columns)
+    given.update(zip(query.columns, map(array, columns), strict=True))
     return given
 
 
 _OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)
 
 
+#: The same object each time: psycopg knows its statements by their hash.
+_encoded: Final = lru_cache(maxsize=256)(str.encode)
+
+
 def statement(sql: str, query: Query) -> bytes:
     """Give the text to be sent. A list has only the conditions that are asked: no plan could fit all of them."""
     if query.name == "list":
         sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND {match[2]}", sql)
-    return sql.encode()
+    return _encoded(sql)
 
 
 def plan(query: Query) -> bool | None:
-    """Tell psycopg whether to prepare the statement: None leaves it to the number of times."""
-    return False if len(query.rows) > PLAN_ANEW_ABOVE or query.name in _VARIED else None
+    """Tell psycopg whether to prepare the statement: None leaves it to the number of times.
+
+    A plan that was made for ten rows is good for ten thousand: our statements leave the planner no other way.
+    """
+    return False if query.name in _VARIED else None
 
 
 #: The transaction did not happen, and may well the next time.

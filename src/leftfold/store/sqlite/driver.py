@@ -10,26 +10,23 @@ connection while the first one, at the beginning of a write, holds the write loc
 meanwhile. What the caller has begun cannot be begun anew: there it runs before the caller's turn, if nobody writes.
 """
 
-import asyncio
 import functools
 import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from leftfold.core.errors import StoreError, StoreNotReadyError, StoreUnavailableError
 from leftfold.store import migrate
-from leftfold.store.patience import pauses
 from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
-from leftfold.store.sqlite.trouble import is_locked, patiently, raise_translated, translated
+from leftfold.store.sqlite.trouble import patiently, raise_translated, translated
 from leftfold.store.sqlite.wire import LOG_LIMIT, execute, leniently, prepare, statements
-from leftfold.store.sqlite.within import check_foreign, check_place, impatient, patience_of
+from leftfold.store.sqlite.within import check_foreign, check_place, impatient
 
 T = TypeVar("T")
 
@@ -37,7 +34,8 @@ BUSY_SECONDS: Final = 30.0
 _TRIES: Final = 20
 #: Within a transaction that may have begun as a read: changes nothing, and holds the write lock from then on.
 _BECOME_WRITER: Final = "DELETE FROM leftfold_requests WHERE false"
-_LOG_BYTES: Final = 2 * 1024 * 1024  # above it, the log is copied into the file
+_LOG_BYTES: Final = 2 * 1024 * 1024  # above it, the log is copied into the file,
+_LOG_GROWTH: Final = 512 * 1024  # and again behind so much: a log that starts anew keeps its length, to be filled again
 
 #: Settings of every connection. FULL: what was acknowledged survives a power cut.
 _PRAGMAS: Final = (
@@ -81,11 +79,13 @@ class SqliteStore:
         check_version()
         self.path = path if path == MEMORY else str(Path(path).absolute())  # wherever the process goes from here
         self._shown = path
+        self._log = f"{self.path}-wal"
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._busy = busy
         self._lock = threading.Lock()  # of the connection that writes
         self._reading = self._lock if path == MEMORY else threading.Lock()
         self._copying = threading.Lock()
+        self._copied = 0  # how long the log was when we last copied it
         self._pid = os.getpid()
         self._guarded = can_lose_commits() and path != MEMORY
         if not create and path != MEMORY and not Path(self.path).exists():
@@ -253,6 +253,7 @@ class SqliteStore:
             return False
         with self._copying, suppress(sqlite.DatabaseError):  # what is wrong with the file, later statements will say
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._copied = self._log_bytes()
         return True
 
     def _copy_large_log_if_nobody_writes(self) -> None:
@@ -268,15 +269,20 @@ class SqliteStore:
             self._lock.release()
 
     def _log_is_large(self) -> bool:
+        size = self._log_bytes()
+        self._copied = min(self._copied, size)
+        return size > _LOG_BYTES and size >= self._copied + _LOG_GROWTH
+
+    def _log_bytes(self) -> int:
         try:
-            return Path(f"{self.path}-wal").stat().st_size > _LOG_BYTES
+            return os.stat(self._log).st_size  # before every write: a Path costs more
         except FileNotFoundError:
-            return False
+            return 0
 
     def _check_file(self) -> None:
         """Refuse to write into a file that has no name any more."""
         try:
-            gone = self._inode is not None and Path(self.path).stat().st_ino != self._inode
+            gone = self._inode is not None and os.stat(self.path).st_ino != self._inode
         except FileNotFoundError:
             gone = True
         if gone:
@@ -285,50 +291,6 @@ class SqliteStore:
     def pragma(self, name: str) -> Any:
         """Give a setting of the connection."""
         return self._connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-class AsyncSqliteStore:
-    """The same for asyncio: a whole operation per hop to a thread, one for what reads and one for what writes."""
-
-    dialect = "sqlite"
-    counts_grow = False
-
-    def __init__(self, store: SqliteStore) -> None:
-        self.store = store
-        self._closed = False
-        self._writing = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite")
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="leftfold-sqlite-reads")
-
-    async def run(self, operation: Operation[T]) -> T:
-        """Run an operation in one transaction."""
-        if self._closed:
-            raise StoreError("this engine is closed: open it anew")
-        thread = self._reading if operation.reads else self._writing
-        return await asyncio.get_running_loop().run_in_executor(thread, self.store.run, operation)
-
-    async def run_within(self, connection: object, operation: Operation[T]) -> T:
-        """Run an operation as a part of the caller's transaction, on the caller's thread.
-
-        While somebody else writes, other tasks go on: it may be one of them.
-        """
-        pause, deadline = pauses(), None
-        while True:
-            try:
-                return self.store.run_within(connection, operation, waits=False)
-            except StoreUnavailableError as problem:
-                deadline = deadline or time.monotonic() + patience_of(connection)
-                if not is_locked(problem.__cause__) or time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(next(pause))
-
-    async def close(self) -> None:
-        """Close the file."""
-        if self._closed:
-            return
-        self._closed = True
-        await asyncio.get_running_loop().run_in_executor(self._writing, self.store.close)
-        self._writing.shutdown()
-        self._reading.shutdown()
 
 
 MIGRATIONS_TABLE: Final = (

@@ -1,37 +1,45 @@
--- Every query of the SQLite store. `:name` is an argument; `:rows` is a batch, as a JSON list of lists. A query may be
--- several statements: they run in one transaction, which is the only writer there is, and the last one that gives
--- rows gives the answer. No state is named here: those that count come from the lifecycle's table.
+-- Every query of the SQLite store. `:name` is an argument; a list is the text of a JSON array. `batch` is a table of the
+-- rows that a query speaks of: the driver gives it. A query may be several statements: they run in one transaction,
+-- which is the only writer there is, and the last one that gives rows gives the answer. No state is named here: those
+-- that count come from the lifecycle's table.
 --
 -- The shape of a write: move the rows, sealing each into its chain, then append the events that they are ahead of
 -- their logs by. What a query does not give back, it refused: `decide` says why.
 
--- name: enqueue
--- A job whose key is taken by a live one is not given back.
+-- part: made
 INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
-                  state, priority, head, tenant, kind, queue, key, correlation_id)
-SELECT leftfold_id(id), :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority,
-       leftfold_link(:genesis, id, 1, :now, 'enqueued', :format, 'client', :actor, :request_id, request_hash,
-            CASE WHEN from_then > :now THEN '{"due":' || from_then || ',' ELSE '{' END || rest),
+                           state, priority, head, tenant, kind, queue, key, correlation_id)
+SELECT id, :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority,
+       leftfold_link(:genesis, id, 1, :now, said, iif(from_then > :now, '{"due":' || from_then || ',', '{') || rest),
        tenant, kind, queue, key, correlation_id
-FROM (SELECT value ->> 0 AS id, value ->> 1 AS tenant, value ->> 2 AS kind, value ->> 3 AS queue, value ->> 4 AS priority,
-             value ->> 5 AS key, value ->> 6 AS correlation_id,
-             max(coalesce(value ->> 7, :now + (value ->> 8), :now), :now) AS from_then, value ->> 9 AS lease,
-             value ->> 10 AS rest, value ->> 11 AS request_hash
-      FROM json_each(:rows))
+FROM (SELECT *, max(coalesce(due, :now + delay, :now), :now) AS from_then FROM batch)
+
+-- part: appended
+INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
+SELECT j.n, 1, j.created_at, :format, (SELECT n FROM leftfold_names WHERE name = 'enqueued'),
+       (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, b.request_hash,
+       iif(j.due > j.created_at, '{"due":' || j.due || ',', '{') || b.rest, substr(j.head, 1, {seal_bytes})
+FROM batch b JOIN leftfold_jobs j ON j.id = b.id
+
+-- name: enqueue
+-- Nothing can stand in the way of jobs without keys.
+{made};
+{appended};
+
+-- name: enqueue_keyed
+-- A job whose key is taken by a live one is not given back.
+{made}
 WHERE true
 ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
 RETURNING leftfold_text(id);
-INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
-SELECT j.n, 1, j.created_at, :format, (SELECT n FROM leftfold_names WHERE name = 'enqueued'), (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, value ->> 11,
-       CASE WHEN j.due > j.created_at THEN '{"due":' || j.due || ',' ELSE '{' END || (value ->> 10), substr(j.head, 1, {seal_bytes})
-FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
+{appended};
 
 -- name: holders
 -- The live jobs that hold these keys.
 SELECT leftfold_text(j.id), j.tenant, j.kind, j.key, j.state, j.version, j.renewals, j.attempt
-FROM json_each(:rows) CROSS JOIN leftfold_jobs j  -- in this order, whatever the statistics say
-  ON j.tenant = value ->> 0 AND j.kind = value ->> 1 AND j.key = value ->> 2 AND j.ended_at IS NULL;
+FROM batch b CROSS JOIN leftfold_jobs j  -- in this order, whatever the statistics say
+  ON j.tenant = b.tenant AND j.kind = b.kind AND j.key = b.key AND j.ended_at IS NULL;
 
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
@@ -69,8 +77,7 @@ WHERE lanes.priority IS NOT NULL AND j.n IN (
 ORDER BY j.priority DESC, j.due, j.id LIMIT :limit;
 UPDATE leftfold_jobs
 SET state = {claimed}, version = version + 1, updated_at = max(:now, updated_at), attempt = attempt + 1,
-    head = leftfold_link(head, id, version + 1, max(:now, updated_at), 'claimed', :format, 'worker', :owner, :request_id,
-                :request_hash, '{"token":"' || :token || '"'
+    head = leftfold_link(head, id, version + 1, max(:now, updated_at), :said, '{"token":"' || :token || '"'
                 || iif(coalesce(:lease, lease, {usual_lease}) <> {usual_lease}, ',"lease":' || coalesce(:lease, lease), '') || '}'),
     owner = :owner, token = :token, until = max(:now, updated_at) + coalesce(:lease, lease, {usual_lease}), due = NULL, error = NULL
 WHERE n IN (SELECT n FROM temp.picked);
@@ -93,42 +100,41 @@ SELECT 1;
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
-FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
+FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 JOIN leftfold_log first ON first.job = j.n AND first.version = 1
 LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
-ORDER BY json_each.key;
+ORDER BY b.place;
 
 -- name: own
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
 UPDATE leftfold_jobs
 SET state = coalesce(:target, state), version = version + 1, updated_at = max(:now, updated_at),
-    head = leftfold_link(head, id, version + 1, max(:now, updated_at), a.event, :format, 'owner', a.actor, NULL, NULL, a.data),
-    owner = CASE WHEN :leased THEN owner END, token = CASE WHEN :leased THEN token END,
-    result = CASE WHEN :has_result THEN version + 1 END,
-    ended_at = CASE WHEN :ended THEN max(:now, updated_at) END
-FROM (SELECT value ->> 0 AS job_id, value ->> 1 AS held_attempt, value ->> 2 AS held_token, value ->> 3 AS actor,
-             value ->> 4 AS event, value ->> 5 AS data
-      FROM json_each(:rows)) a
-WHERE id = leftfold_id(a.job_id) AND attempt = a.held_attempt AND token = a.held_token
+    head = leftfold_link(head, leftfold_jobs.id, version + 1, max(:now, updated_at), b.said, b.data),
+    owner = iif(:leased, owner, NULL), token = iif(:leased, leftfold_jobs.token, NULL),
+    result = iif(:has_result, version + 1, NULL), ended_at = iif(:ended, max(:now, updated_at), NULL)
+FROM batch b
+WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
   AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL
 RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
-INSERT INTO leftfold_names (name) SELECT value ->> 4 FROM json_each(:rows) UNION SELECT value ->> 3 FROM json_each(:rows) WHERE true
-ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_names (name) SELECT event FROM batch UNION SELECT actor FROM batch WHERE true ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, who, actor, data, seal)
-SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = value ->> 4), :who, (SELECT n FROM leftfold_names WHERE name = value ->> 3), value ->> 5, substr(j.head, 1, {seal_bytes})
-FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
+SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = b.event), :who,
+       (SELECT n FROM leftfold_names WHERE name = b.actor), b.data, substr(j.head, 1, {seal_bytes})
+FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version);
 
 -- name: renew
 UPDATE leftfold_jobs
-SET until = max(:now + coalesce(:lease, lease, {usual_lease}), until), renewals = renewals + 1, renewed_by = NULL, renewed_hash = NULL
-FROM (SELECT value ->> 0 AS job_id, value ->> 1 AS held_attempt, value ->> 2 AS held_token FROM json_each(:rows)) a
-WHERE id = leftfold_id(a.job_id) AND attempt = a.held_attempt AND token = a.held_token AND frozen_at IS NULL
+SET until = max(:now + coalesce(:lease, lease, {usual_lease}), until), renewals = renewals + 1, renewed_by = NULL,
+    renewed_hash = NULL
+FROM batch b
+WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
+  AND frozen_at IS NULL
 RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
 
 -- name: lock
 -- Nobody else writes meanwhile: the transaction has begun as a writer.
-SELECT leftfold_text(j.id), :now FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0) ORDER BY j.id;
+SELECT leftfold_text(j.id), :now FROM batch b JOIN leftfold_jobs j ON j.id = b.id ORDER BY j.id;
 
 -- name: clock
 SELECT :now;
@@ -137,31 +143,29 @@ SELECT :now;
 -- The whole log of each job, with what its row knows beside it.
 SELECT leftfold_text(j.id), j.head, j.renewals, j.until, j.renewed_by, j.renewed_hash, j.frozen_at, e.version, e.at, e.format, e.event,
        e.who, e.actor, e.request_id, e.request_hash, e.data, e.seal
-FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0) LEFT JOIN leftfold_log e ON e.job = j.n
+FROM batch b JOIN leftfold_jobs j ON j.id = b.id LEFT JOIN leftfold_log e ON e.job = j.n
 ORDER BY j.id, e.version;
 
 -- name: append
-INSERT INTO leftfold_names (name) SELECT value ->> 4 FROM json_each(:rows) UNION SELECT value ->> 6 FROM json_each(:rows) WHERE true
-ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_names (name) SELECT event FROM batch UNION SELECT actor FROM batch WHERE true ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, who, actor, request_id, request_hash, data, seal)
-SELECT j.n, value ->> 1, value ->> 2, value ->> 3, (SELECT n FROM leftfold_names WHERE name = value ->> 4), value ->> 5,
-       (SELECT n FROM leftfold_names WHERE name = value ->> 6), value ->> 7, value ->> 8,
-       value ->> 9, leftfold_from_hex(value ->> 10)
-FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0)
-ORDER BY json_each.key;
+SELECT j.n, b.version, b.at, b.format, (SELECT n FROM leftfold_names WHERE name = b.event), b.who,
+       (SELECT n FROM leftfold_names WHERE name = b.actor), b.request_id, b.request_hash, b.data, b.seal
+FROM batch b JOIN leftfold_jobs j ON j.id = b.job_id
+ORDER BY b.place;
 
 -- name: insert
 -- New rows as they are given. One whose key is taken by a live job is not given back.
 INSERT INTO leftfold_jobs ({columns})
-SELECT {values} FROM json_each(:rows) WHERE true
+SELECT {columns} FROM batch WHERE true
 ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
 RETURNING leftfold_text(id);
 
 -- name: project
 -- Rows that follow their log, each from the version that it was decided on.
 UPDATE leftfold_jobs SET {changes}
-FROM (SELECT value FROM json_each(:rows)) a
-WHERE id = leftfold_id(value ->> 1) AND version = value ->> 0
+FROM batch b
+WHERE leftfold_jobs.id = b.id AND leftfold_jobs.version = b.before
 RETURNING leftfold_text(id);
 
 -- name: await_request
@@ -178,7 +182,7 @@ VALUES (:tenant, :request_id, :request_hash, :now, :response)
 ON CONFLICT DO NOTHING RETURNING request_id;
 
 -- name: states
-SELECT leftfold_text(j.id), j.state FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
+SELECT leftfold_text(j.id), j.state FROM batch b JOIN leftfold_jobs j ON j.id = b.id;
 
 -- name: list
 -- Newest first. An argument that is null asks for nothing: the driver leaves its line out, which the planner would not.
@@ -223,7 +227,7 @@ WHERE paused_at IS NULL RETURNING name;
 
 -- name: paused
 -- The paused queues of these jobs.
-SELECT p.name FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0) JOIN leftfold_queues p ON p.name = j.queue
+SELECT p.name FROM batch b JOIN leftfold_jobs j ON j.id = b.id JOIN leftfold_queues p ON p.name = j.queue
 WHERE p.paused_at IS NOT NULL;
 
 -- name: unpause
@@ -321,20 +325,18 @@ INSERT INTO leftfold_maintenance (at, actor, reason, open) VALUES (:now, :actor,
 UPDATE leftfold_maintenance SET open = 0 WHERE open;
 
 -- name: freeze
-UPDATE leftfold_jobs SET frozen_at = :now WHERE id IN (SELECT leftfold_id(value ->> 0) FROM json_each(:rows));
+UPDATE leftfold_jobs SET frozen_at = :now WHERE id IN (SELECT id FROM batch);
 
 -- name: restore
 -- Rows as their logs say. The counters follow by themselves, or are counted anew behind that.
-UPDATE leftfold_jobs SET {restored}, frozen_at = NULL
-FROM (SELECT value FROM json_each(:rows)) a
-WHERE id = leftfold_id(value ->> 0);
+UPDATE leftfold_jobs SET {changes}, frozen_at = NULL FROM batch b WHERE leftfold_jobs.id = b.id;
 
 -- name: recount
 DELETE FROM leftfold_counts;
 INSERT INTO leftfold_counts SELECT queue, kind, state, count(*) FROM leftfold_jobs GROUP BY queue, kind, state;
 
 -- name: heads
-SELECT leftfold_text(j.id), j.head FROM json_each(:rows) JOIN leftfold_jobs j ON j.id = leftfold_id(value ->> 0);
+SELECT leftfold_text(j.id), j.head FROM batch b JOIN leftfold_jobs j ON j.id = b.id;
 
 -- name: overdue
 -- Jobs whose lease has run out, or whose wait has.

@@ -1,36 +1,29 @@
 """How queries go to SQLite: their text as every version knows it, and the functions that they call.
 
-Batches go as JSON, one statement per batch.
+A query's batch stands before its statements as the table `batch`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from leftfold.core.record import covered
 from leftfold.store.query import NAMES, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
-#: A log that starts anew gives its space back, so that its size tells something.
-LOG_LIMIT: Final = "journal_size_limit = 1048576"
+#: A log that starts anew gives back what it once took above this. Below it the space is kept: to write over what is
+#: there costs less than to make a file longer.
+LOG_LIMIT: Final = "journal_size_limit = 4194304"
 
-_OF_TEXT: Final = {"id": "leftfold_id", "head": "leftfold_from_hex"}  # columns that JSON cannot carry as they are
-
-
-def _item(place: int, column: str) -> str:
-    item = f"value ->> {place}"
-    return f"{_OF_TEXT[column]}({item})" if column in _OF_TEXT else item
-
-
-_NAMES: Final = {
-    **NAMES,
-    "values": ", ".join(_item(place, column) for place, column in enumerate(COLUMNS)),
-    "restored": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS)),
-    "changes": ", ".join(f"{column} = {_item(place, column)}" for place, column in enumerate(COLUMNS, start=1)),
-}
+_IDS: Final = frozenset({"id", "job_id"})
+#: How the columns of a batch come out of JSON, which has no bytes.
+_OF_TEXT: Final = {**dict.fromkeys(_IDS, "leftfold_id"), **dict.fromkeys(("head", "seal"), "leftfold_from_hex")}
+_NAMES: Final = {**NAMES, "changes": ", ".join(f"{column} = b.{column}" for column in COLUMNS)}
 
 
 def statements(script: str) -> Iterator[str]:
@@ -43,16 +36,33 @@ def statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _spelled(script: str) -> tuple[str, ...]:
-    """Spell `value ->> 3` as SQLite before 3.38 knows it."""
-    words = script.split("value ->> ")
-    for place, word in enumerate(words[1:], start=1):
-        digits = word[: len(word) - len(word.lstrip("0123456789"))]
-        words[place] = f"json_extract(value, '$[{digits}]'){word[len(digits) :]}"
-    return tuple(statements("".join(words)))
+class Statement(NamedTuple):
+    """A statement, and what a driver has to know of it."""
+
+    sql: str
+    has_batch: bool
+    is_narrowed: bool  # without the conditions that nobody asks for
+
+    @classmethod
+    def of(cls, sql: str) -> "Statement":
+        """Look at a statement."""
+        return cls(sql, re.search(r"\bFROM batch\b", sql) is not None, "IS NULL OR" in sql)
 
 
-QUERIES: Final = {name: _spelled(script) for name, script in load_queries("sqlite", _NAMES).items()}
+QUERIES: Final = {
+    name: [Statement.of(sql) for sql in statements(script)] for name, script in load_queries("sqlite", _NAMES).items()
+}
+
+
+@cache
+def _with_batch(sql: str, columns: tuple[str, ...], *, alone: bool) -> str:
+    """Give a statement its table `batch`. One row is bound value by value, more come as a JSON list of lists."""
+    items, source = ["0", *(f":{column}" for column in columns)], ""
+    if not alone:  # as SQLite before 3.38 knows it, which has no `->>`
+        texts = (f"json_extract(value, '$[{place}]')" for place in range(len(columns)))
+        items = ["key", *(f"{_OF_TEXT.get(column, '')}({text})" for column, text in zip(columns, texts, strict=True))]
+        source = " FROM json_each(:rows)"
+    return f"WITH batch (place, {', '.join(columns)}) AS (SELECT {', '.join(items)}{source})\n{sql}"
 
 
 def id_of(text: str) -> bytes:
@@ -66,25 +76,18 @@ def id_text(id_: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def link(previous: bytes, *fields: bytes | str | int | None) -> bytes:
+def link(previous: bytes, id_: bytes, version: int, at: int, *told: str) -> bytes:
     """Give the hash of an event's columns, as `leftfold.core.record.link` computes it."""
-    hashed = sha256(previous)
-    for field in fields:
-        if field is None:
-            hashed.update(b"-")
-        else:
-            text = (id_text(field) if isinstance(field, bytes) else str(field)).encode()
-            hashed.update(b"%d:%b" % (len(text), text))
-    return hashed.digest()
+    return sha256(previous + covered(id_text(id_), version, at, *told)).digest()
 
 
 def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
     """Teach a connection the functions that our queries use, and let it leave checkpoints to us."""
     if not _knows_our_functions(cursor):  # while the caller reads rows of its own, none could be replaced
-        connection.create_function("leftfold_link", 11, link, deterministic=True)
+        connection.create_function("leftfold_link", 6, link, deterministic=True)
         connection.create_function("leftfold_id", 1, id_of, deterministic=True)
+        connection.create_function("leftfold_from_hex", 1, bytes.fromhex, deterministic=True)
         connection.create_function("leftfold_text", 1, id_text, deterministic=True)
-        connection.create_function("leftfold_from_hex", 1, lambda text: None if text is None else bytes.fromhex(text))
     if guarded:
         cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
         cursor.execute(f"PRAGMA {LOG_LIMIT}").fetchall()
@@ -97,10 +100,6 @@ def _knows_our_functions(cursor: Any) -> bool:
     except sqlite.OperationalError:
         return False
     return True
-
-
-def _encodable(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
 
 
 _OPTIONAL: Final = re.compile(r"^ *AND \(:(\w+) IS NULL OR (.*)\)$", re.MULTILINE)
@@ -116,18 +115,36 @@ def leniently(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
-    """Run one query; the last of its statements that gives rows gives the answer."""
+def _json(values: Any) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+def _arguments(query: Query, now: int) -> dict[str, Any]:
     arguments: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
-        is_array = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        arguments[name] = msgspec.json.encode(value).decode() if is_array else value
-    if query.columns:
-        rows = [[_encodable(value) for value in row] for row in query.rows]
-        arguments["rows"] = msgspec.json.encode(rows).decode()
+        arguments[name] = _json(value) if isinstance(value, list | tuple) else value
+    if len(query.rows) == 1:
+        arguments.update(zip(query.columns, query.rows[0], strict=True))
+        for column in _IDS.intersection(query.columns):
+            arguments[column] = id_of(arguments[column])
+    elif query.columns:
+        rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in query.rows]
+        arguments["rows"] = _json(rows)
+    return arguments
+
+
+def _text(statement: Statement, query: Query, arguments: Mapping[str, Any]) -> str:
+    if statement.has_batch:
+        return _with_batch(statement.sql, query.columns, alone=len(query.rows) == 1)
+    return _narrowed(statement.sql, arguments) if statement.is_narrowed else statement.sql
+
+
+def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
+    """Run one query; the last of its statements that gives rows gives the answer."""
+    arguments = _arguments(query, now)
     answer: list[Columns] = []
     for statement in QUERIES[query.name]:
-        cursor.execute(_narrowed(statement, arguments) if "IS NULL OR" in statement else statement, arguments)
+        cursor.execute(_text(statement, query, arguments), arguments)
         if cursor.description is not None:
             answer = cursor.fetchall()
     return answer

@@ -165,17 +165,12 @@ CREATE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- The hash of an event, as `leftfold.core.record.link` computes it: each field behind its length in bytes. Everything
--- comes as text, and is best given as a plain column: only then does the planner put the functions into the query.
-CREATE FUNCTION {schema}.field(value text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT coalesce(octet_length(value) || ':' || value, '-')
-$$;
-CREATE FUNCTION {schema}.link(
-    previous bytea, job_id text, version text, at text, event text, format text, who text, actor text,
-    request_id text, request_hash text, data text
-) RETURNS bytea LANGUAGE sql STABLE AS $$
+-- The hash of an event, as `leftfold.core.record.link` computes it: each field behind its length in bytes, with what was
+-- `said` between them. Everything comes as text, and is best given as a plain column: only then does the planner put
+-- the function into the query, where it costs a sixth. For the same reason it calls no other one of ours.
+CREATE FUNCTION {schema}.link(previous bytea, job_id text, version text, at text, said text, data text)
+RETURNS bytea LANGUAGE sql STABLE AS $$
     SELECT sha256(previous || convert_to(
-        {schema}.field(job_id) || {schema}.field(version) || {schema}.field(at) || {schema}.field(event)
-        || {schema}.field(format) || {schema}.field(who) || {schema}.field(actor) || {schema}.field(request_id)
-        || {schema}.field(request_hash) || {schema}.field(data), 'UTF8'))
+        octet_length(job_id) || ':' || job_id || octet_length(version) || ':' || version || octet_length(at) || ':' || at
+        || said || octet_length(data) || ':' || data, 'UTF8'))
 $$;
