@@ -92,8 +92,6 @@ def whole(what: str, value: object) -> None:
 
 def between(what: str, value: int, low: int, high: int) -> None:
     """Refuse a number outside of `low`..`high`."""
-    if type(value) is int and low <= value <= high:
-        return
     whole(what, value)
     if not low <= value <= high:
         raise LimitExceededError(f"{what} is {value}, it must lie between {low} and {high}")
