@@ -1,10 +1,11 @@
 """Leftfold: a durable job engine. A job's state is the left fold of its events."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from leftfold.asking import NewJob
 from leftfold.core import errors
 from leftfold.core.commands import Actor
+from leftfold.core.errors import JobCancelled, JobFailed, PermanentError, Retry, Snooze, TransientError, ValidationError
 from leftfold.core.job import Job
 from leftfold.core.record import Record
 from leftfold.core.retry import Allowance, Backoff, Policy
@@ -14,46 +15,77 @@ from leftfold.opening import aopen, migrate, open  # noqa: A004 - leftfold.open 
 from leftfold.store.audit import Finding
 from leftfold.store.export import Imported
 from leftfold.store.feed import Consumer, FeedPage
-from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary, Verdict
+from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary, Verdict, WorkerView
 
 if TYPE_CHECKING:
     from leftfold.aengine import AsyncEngine
+    from leftfold.app import App, Call, Context, Depends, Handle, Handler, current_job
+    from leftfold.worker import Worker
 
 __all__ = [
     "Actor",
     "Allowance",
+    "App",
     "AsyncEngine",
     "Backoff",
+    "Call",
     "Claim",
     "Consumer",
+    "Context",
     "Count",
+    "Depends",
     "Engine",
     "Failure",
     "FeedPage",
     "Finding",
+    "Handle",
+    "Handler",
     "Imported",
     "Job",
+    "JobCancelled",
+    "JobFailed",
     "NewJob",
     "Page",
+    "PermanentError",
     "Policy",
     "Queue",
     "Receipt",
     "Record",
+    "Retry",
+    "Snooze",
     "Summary",
+    "TransientError",
+    "ValidationError",
     "Verdict",
+    "Worker",
+    "WorkerView",
     "aopen",
+    "current_job",
     "errors",
     "migrate",
     "open",
 ]
 
+#: What takes long to load, and what some programs never ask for: loaded when somebody asks for it.
+_LATER: Final = {
+    "App": "leftfold.app",
+    "Call": "leftfold.app",
+    "Handler": "leftfold.app",
+    "AsyncEngine": "leftfold.aengine",
+    "Context": "leftfold.app",
+    "Depends": "leftfold.app",
+    "Handle": "leftfold.app",
+    "Worker": "leftfold.worker",
+    "current_job": "leftfold.app",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Load what takes long, and what most programs never ask for, when somebody asks for it."""
-    if name == "AsyncEngine":
-        from leftfold.aengine import AsyncEngine  # noqa: PLC0415 - see above
+    """Load it."""
+    if name in _LATER:
+        from importlib import import_module  # noqa: PLC0415 - see above
 
-        return AsyncEngine
+        return getattr(import_module(_LATER[name]), name)
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 - see above
 

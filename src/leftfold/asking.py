@@ -105,11 +105,13 @@ def id_of(job_id: object) -> str:
 def wanted(queues: Iterable[str] | None, kinds: Iterable[str] | None, limit: int) -> Wanted:
     """Say which jobs a worker takes."""
     limits.between("limit", limit, 1, BATCH_MAX)
-    return Wanted(_names("queue", queues), _names("kind", kinds), limit)
+    return Wanted(names("queue", queues), names("kind", kinds), limit)
 
 
-def check_direct(job_id: str | None, asked: Wanted) -> None:
+def check_direct(job_id: str | None, asked: Wanted, *, start: bool) -> None:
     """Refuse to look for one job by its id and for others by what they are: nobody could tell which counts."""
+    if job_id is not None and start:
+        raise ValidationError("a job that is claimed by its job_id is started by a call of its own")
     if job_id is not None and (asked.queues is not None or asked.kinds is not None):
         raise ValidationError("a job is claimed by its job_id, or by queues and kinds, not by both")
 
@@ -121,15 +123,16 @@ def check_batch(batch: Sequence[object], on_conflict: str = "return", allowed: S
         raise ValidationError(f"on_conflict {on_conflict!r} is none of {', '.join(allowed)}")
 
 
-def _names(what: str, names: Iterable[str] | None) -> list[str] | None:
-    if names is None:
+def names(what: str, given: Iterable[str] | None) -> list[str] | None:
+    """Give names as a list, checked; None means any."""
+    if given is None:
         return None
-    if isinstance(names, str):
-        raise ValidationError(f"{what}s are a list: [{names!r}]")
-    given = list(names)
-    for each in given:
+    if isinstance(given, str):
+        raise ValidationError(f"{what}s are a list: [{given!r}]")
+    found = list(given)
+    for each in found:
         limits.name(what, each)
-    return given
+    return found
 
 
 def span(what: str, given: Span | None) -> int | None:

@@ -101,12 +101,14 @@ def open(  # noqa: A001 - leftfold.open reads as it should
     prepare: bool | None = None,
     clock: Clock | None = None,
     shard: int = 0,
+    wake: bool = False,
 ) -> Engine:
     """Open a store. A file that is not there yet is made, unless `create` is false; PostgreSQL needs a `migrate` first.
 
     `enforce` names a dialect whose table the engine is held to. `clock` gives microseconds since 1970, for tests.
     `prepare=False` lets PostgreSQL keep no statements, for a pooler that parts transactions. What is not given is asked
-    of the environment: LEFTFOLD_DATABASE_URL, LEFTFOLD_SCHEMA, LEFTFOLD_PREPARE, LEFTFOLD_ACTOR.
+    of the environment: LEFTFOLD_DATABASE_URL, LEFTFOLD_SCHEMA, LEFTFOLD_PREPARE, LEFTFOLD_ACTOR. `wake` lets workers
+    know of new jobs at once, from a thread with a connection of its own; else they find them within a second.
     """
     dialect, place = address_of(url or default_url())
     engine_of = _settings(enforce, actor, clock, shard)
@@ -117,7 +119,7 @@ def open(  # noqa: A001 - leftfold.open reads as it should
     from leftfold.store.postgres.driver import PostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
     store = PostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
-    return Engine(store.open(), **engine_of)
+    return Engine(store.open(), **engine_of, bell=store.bell() if wake else None)
 
 
 async def aopen(
@@ -131,6 +133,7 @@ async def aopen(
     prepare: bool | None = None,
     clock: Clock | None = None,
     shard: int = 0,
+    wake: bool = False,
 ) -> "AsyncEngine":
     """Open a store for asyncio; see `open`."""
     from leftfold.aengine import AsyncEngine  # noqa: PLC0415 - who is not async needs no asyncio
@@ -144,7 +147,7 @@ async def aopen(
     from leftfold.store.postgres.driver import AsyncPostgresStore  # noqa: PLC0415 - one of the two is loaded, when needed
 
     store = AsyncPostgresStore(place, pool_size=pool_size, clock=clock, **_session(schema, prepare))
-    return AsyncEngine(await store.open(), **engine_of)
+    return AsyncEngine(await store.open(), **engine_of, bell=store.bell() if wake else None)
 
 
 def migrate(url: str | None = None, *, schema: str | None = None) -> list[str]:

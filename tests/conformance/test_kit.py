@@ -128,9 +128,9 @@ class Bug(NamedTuple):
 
 
 BUGS = {
-    "any token will do": Bug("own", "AND token = a.held_token", "", "TestTheFence"),
-    "any attempt will do": Bug("own", "AND attempt = a.held_attempt", "", "TestTheFence"),
-    "a renewal needs no token": Bug("renew", "AND token = a.held_token", "", "TestTheFence"),
+    "any token will do": Bug("own", "AND leftfold_jobs.token = b.token", "", "TestTheFence"),
+    "any attempt will do": Bug("own", "AND leftfold_jobs.attempt = b.attempt", "", "TestTheFence"),
+    "a renewal needs no token": Bug("renew", "AND leftfold_jobs.token = b.token", "", "TestTheFence"),
     "a renewal may shorten the lease": Bug(
         "renew",
         "max(:now + coalesce(:lease, lease, 60000000), until)",
@@ -150,8 +150,8 @@ BUGS = {
     "a page begins with the end of the last one": Bug(
         "list", "id < leftfold_id(:before)", "id <= leftfold_id(:before)", "TestList"
     ),
-    "a key of another tenant is in the way": Bug("holders", "j.tenant = value ->> 0", "true", "TestReopening"),
-    "a due time is forgotten": Bug("enqueue", "coalesce(value ->> 7, ", "coalesce(", "TestEnqueue"),
+    "a key of another tenant is in the way": Bug("holders", "j.tenant = b.tenant", "true", "TestReopening"),
+    "a due time is forgotten": Bug("enqueue", "coalesce(due, ", "coalesce(", "TestEnqueue"),
 }
 PLANTED = """
 from leftfold.store.query import load_queries
@@ -159,7 +159,7 @@ from leftfold.store.sqlite import wire
 
 text = load_queries("sqlite", wire._NAMES)[{query!r}]
 assert {right!r} in text, text
-wire.QUERIES[{query!r}] = wire._spelled(text.replace({right!r}, {wrong!r}))
+wire.QUERIES[{query!r}] = [wire.Statement.of(each) for each in wire.statements(text.replace({right!r}, {wrong!r}))]
 """
 
 

@@ -30,9 +30,11 @@ OURS = {
     "store": {"core", "store"},
     "engine": {"core", "store", "times", "asking", "engine"},
     "aengine": {"core", "store", "times", "asking", "aengine"},
+    "app": {"core", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker"},
+    "worker": {"core", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker"},
     "testing": {"core", "store", "times", "asking", "engine", "aengine", "opening", "testing"},
-    "cli": {"core", "dialects", "proof", "store", "times", "asking", "engine", "opening", "cli"},
-    "": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "cli"},
+    "cli": {"core", "dialects", "proof", "store", "times", "asking", "engine", "opening", "app", "worker", "cli"},
+    "": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker", "cli"},
 }
 #: What the pure packages may import beside ours: nothing that reads a clock, a file, a socket or a random number.
 PURE = {"base64", "collections", "enum", "functools", "hashlib", "html", "itertools", "math", "msgspec", "re", "typing"}

@@ -15,6 +15,12 @@ CODES: Final = {
     "LimitExceededError": "limit_exceeded",
     "TransientError": "transient",
     "PermanentError": "permanent",
+    "Retry": "retry",
+    "OutcomeError": "outcome",
+    "JobFailed": "job_failed",
+    "JobCancelled": "job_cancelled",
+    "ResultTimeoutError": "result_timeout",
+    "NoCurrentJobError": "no_current_job",
     "RefusedError": "refused",
     "JobNotFoundError": "job_not_found",
     "JobExistsError": "job_exists",
@@ -60,12 +66,12 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     drawn: dict[str, str] = {}
     line_of_parents: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        node = re.match(r"([│├└─ ]*)(\w+Error)\b(?! serves)", line)
+        node = re.match(r"([│├└─ ]*)(\w+Error\b(?! serves)|Retry|JobFailed|JobCancelled)", line)
         if node:
             depth = len(node[1]) // 4
             drawn[node[2]] = line_of_parents[depth - 1] if depth else "Exception"
             line_of_parents[depth:] = [node[2]]
-    assert drawn == {name: error.__base__.__name__ for name, error in CLASSES.items() if error.__base__}
+    assert drawn == {name: error.__bases__[0].__name__ for name, error in CLASSES.items()}
 
 
 def test_every_error_says_what_it_is() -> None:

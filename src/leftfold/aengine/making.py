@@ -114,8 +114,11 @@ class Making(Running):
         apart = creating.may_commit_apart(commands, request)
         operation = Operation(lambda: creating.create(commands, on_conflict, request, self._forbidden), apart=apart)
         if within is not None:
-            return await self.store.run_within(within, operation)
-        return await self._write(operation)
+            return await self.store.run_within(within, operation)  # who looks for jobs finds it; it is not there yet
+        receipts = await self._write(operation)
+        if self._bell:
+            self._bell.ring()
+        return receipts
 
     async def admit(
         self,

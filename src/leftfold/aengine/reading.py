@@ -2,21 +2,24 @@
 """Reading, and the queues."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from leftfold import asking
 from leftfold.aengine.running import Running, one
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import State
-from leftfold.core.limits import between, key, name, text
+from leftfold.core.limits import SECOND, between, key, name, text
+from leftfold.core.payload import to_payload
 from leftfold.core.record import Record
 from leftfold.store import views
 from leftfold.store.query import Operation
-from leftfold.store.replies import Count, Page, Queue
+from leftfold.store.replies import Count, Page, Queue, WorkerView
 
 # `list` is a method here, so what the others give is named.
 Counts = list[Count]
 Queues = list[Queue]
 Records = list[Record]
+Workers = list[WorkerView]
 
 
 class Reading(Running):
@@ -74,6 +77,30 @@ class Reading(Running):
             states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner
         )
         return await self._read(views.page, asked, limit, None if after is None else asking.id_of(after))
+
+    async def next_due(self, queues: Iterable[str] | None = None) -> float | None:
+        """Give the seconds until another job of these queues becomes due, or None if none is known to."""
+        wait = await self._read(views.next_due, asking.names("queue", queues))
+        return None if wait is None else wait / SECOND
+
+    async def clock(self) -> float:
+        """Give the store's time, in seconds since 1970."""
+        return await self._read(views.clock) / SECOND
+
+    async def beat(self, worker: str, told: Any) -> None:
+        """Say that a worker lives, and what it wants known of itself."""
+        key("worker", worker)
+        arguments = {"name": worker, "told": bytes(to_payload("told", told)).decode()}
+        await self._write(Operation(lambda: one("beat", arguments), apart=True))
+
+    async def workers(self) -> Workers:
+        """Give the workers that live, or died without a word."""
+        return await self._read(views.workers)
+
+    async def forget_worker(self, worker: str) -> None:
+        """Take a worker off the list that has left."""
+        key("worker", worker)
+        await self._write(Operation(lambda: one("forget_workers", {"name": worker}), apart=True))
 
     async def counts(self) -> Counts:
         """Give how many jobs there are per queue, kind and state."""

@@ -40,6 +40,24 @@ def _jobs() -> click.Command:
     return jobs
 
 
+def _worker() -> click.Command:
+    from leftfold.cli.worker import worker
+
+    return worker
+
+
+def _workers() -> click.Command:
+    from leftfold.cli.worker import workers
+
+    return workers
+
+
+def _dlq() -> click.Command:
+    from leftfold.cli.dlq import dlq
+
+    return dlq
+
+
 def _queues() -> click.Command:
     from leftfold.cli.queues import queues
 
@@ -111,6 +129,9 @@ class Verb(NamedTuple):
 VERBS: Final = {
     "enqueue":   Verb("Jobs", "Make a job, and print its id.", _enqueue),
     "jobs":      Verb("Jobs", "List jobs, show one, read its history.", _jobs),
+    "dlq":       Verb("Jobs", "List dead letters, show why, try them again.", _dlq),
+    "worker":    Verb("Workers", "Run the jobs of an app.", _worker),
+    "workers":   Verb("Workers", "List the workers that run.", _workers),
     "queues":    Verb("Jobs", "List queues, pause and resume them.", _queues),
     "feed":      Verb("The log", "Read every event, as one of any number of consumers.", _feed),
     "verify":    Verb("The log", "Derive every job anew from its log, and say what differs.", _verify),

@@ -94,6 +94,7 @@ def claim_query() -> Query:
             worker,
             claiming.Wanted(None, None, 1),
             claiming.Trail(),
+            start=True,
             unread=[],
             request=None,
             forbidden=NOTHING_FORBIDDEN,

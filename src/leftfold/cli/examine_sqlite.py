@@ -147,7 +147,7 @@ def _index(opened: Opened) -> Check:
     plan = [
         row[3]
         for statement in QUERIES[query.name]
-        for row in opened.connection.execute(f"EXPLAIN QUERY PLAN {statement}", arguments).fetchall()
+        for row in opened.connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", arguments).fetchall()
     ]
     return checks.index(
         found=any(f"{checks.CLAIM_INDEX} (queue=? AND priority=? AND due<?)" in step for step in plan),

@@ -6,7 +6,13 @@ LeftfoldError
 │   ├── ValidationError       the input is wrong, and stays wrong: never retried
 │   │   └── LimitExceededError
 │   ├── TransientError        worth another attempt
+│   │   └── Retry             after so many seconds
 │   └── PermanentError        not worth another attempt
+├── OutcomeError              raised to who waits for a job's result
+│   ├── JobFailed
+│   ├── JobCancelled
+│   └── ResultTimeoutError    it has not ended yet
+├── NoCurrentJobError         `current_job()` outside of any job
 ├── RefusedError              the command may not happen now; nothing was written
 │   ├── JobNotFoundError
 │   ├── JobExistsError
@@ -35,7 +41,10 @@ LeftfoldError
 ValidationError serves both sides: bad arguments to a command, and a handler's verdict on its input.
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from leftfold.core.values import Failure
 
 
 class LeftfoldError(Exception):
@@ -78,6 +87,62 @@ class PermanentError(JobError):
     """The failure will not pass: do not try again."""
 
     code = "permanent"
+
+
+class Retry(TransientError):  # noqa: N818 - what a handler says, more than what went wrong
+    """Raised by a handler: this attempt failed, the next one shall not begin before `after` seconds."""
+
+    code = "retry"
+
+    def __init__(self, message: str = "tried again on request", *, after: float) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Snooze(Exception):  # noqa: N818 - no error: nothing is charged for it
+    """Raised by a handler: not now. The job is given back, and is due again after so many seconds."""
+
+    def __init__(self, seconds: float, reason: str | None = None) -> None:
+        super().__init__(reason or "snoozed")
+        self.seconds = seconds
+        self.reason = reason
+
+
+class OutcomeError(LeftfoldError):
+    """The result that somebody waits for will not come, or has not yet."""
+
+    code = "outcome"
+
+
+class JobFailed(OutcomeError):  # noqa: N818 - an outcome of the job, no error of the caller
+    """The job failed, or was set aside: `state` says which, `error` why."""
+
+    code = "job_failed"
+
+    def __init__(self, job_id: str, state: str, error: "Failure | None") -> None:
+        why = f": {error.type or error.code}: {error.message}" if error else ""
+        super().__init__(f"job {job_id} is {state}{why}")
+        self.job_id = job_id
+        self.state = state
+        self.error = error
+
+
+class JobCancelled(OutcomeError):  # noqa: N818 - the same
+    """The job was cancelled."""
+
+    code = "job_cancelled"
+
+
+class ResultTimeoutError(OutcomeError, TimeoutError):
+    """The job has not ended within the time that somebody would wait. It goes on."""
+
+    code = "result_timeout"
+
+
+class NoCurrentJobError(LeftfoldError):
+    """Somebody asked for the current job where none runs."""
+
+    code = "no_current_job"
 
 
 class RefusedError(LeftfoldError):

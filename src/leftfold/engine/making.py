@@ -113,8 +113,11 @@ class Making(Running):
         apart = creating.may_commit_apart(commands, request)
         operation = Operation(lambda: creating.create(commands, on_conflict, request, self._forbidden), apart=apart)
         if within is not None:
-            return self.store.run_within(within, operation)
-        return self._write(operation)
+            return self.store.run_within(within, operation)  # who looks for jobs finds it; it is not there yet
+        receipts = self._write(operation)
+        if self._bell:
+            self._bell.ring()
+        return receipts
 
     def admit(
         self,

@@ -32,15 +32,17 @@ class Owning(Running):
         limit: int = 1,
         lease: Span | None = None,
         job_id: str | None = None,
+        start: bool = False,
         request_id: str | None = None,
     ) -> list[Claim]:
         """Take up to `limit` jobs that are due, of these queues and kinds (any, if None), the highest priority first.
 
-        With `job_id`, take this very job, a stalled one too, or raise why not. A claim whose answer was lost is
-        given again under the same `request_id`.
+        `start` says in the same breath that their handlers are entered: for who enters them at once. With `job_id`,
+        take this very job, a stalled one too, or raise why not. A claim whose answer was lost is given again under the
+        same `request_id`.
         """
         wanted = asking.wanted(queues, kinds, limit)
-        asking.check_direct(job_id, wanted)
+        asking.check_direct(job_id, wanted, start=start)
         command = c.Claim(
             by=c.Actor(who=Who.WORKER, name=owner),
             token=claiming.new_token(),
@@ -48,15 +50,16 @@ class Owning(Running):
             direct=job_id is not None,
             request_id=request_id,
         )
-        asked = (c.fingerprint(command), wanted, job_id)
+        asked = (c.fingerprint(command), wanted, job_id, start)
         request = None if request_id is None else Request("", request_id, hash_of(*asked))
         if job_id is not None:
             found = asking.id_of(job_id)
             return [self._write(Operation(lambda: claiming.claim_job(found, command, request, self._forbidden)))]
         unread: list[str] = []
         steps = functools.partial(
-            claiming.claim, command, wanted, self._trail, unread=unread, request=request, forbidden=self._forbidden
-        )
+            claiming.claim, command, wanted, self._trail, start=start, unread=unread, request=request,
+            forbidden=self._forbidden,
+        )  # fmt: skip
         claims = self._write(Operation(steps, apart=request is None))
         if unread:
             self._write(Operation(lambda: audit.freeze(unread, self.actor)))
@@ -124,6 +127,19 @@ class Owning(Running):
         return self._own(
             [Ask(claim.job_id, c.Fail(by=claim.actor, error=asking.failure_of(error))) for claim, error in errors]
         )
+
+    def settle_many(self, asks: Iterable[Ask]) -> list[Outcome]:
+        """Write what came of many attempts, of each its own: those that succeeded in one statement, then the others."""
+        asked = list(asks)
+        asking.check_batch(asked)
+        succeeded = [place for place, ask in enumerate(asked) if isinstance(ask.command, c.Complete)]
+        others = [place for place, ask in enumerate(asked) if not isinstance(ask.command, c.Complete)]
+        outcomes: dict[int, Outcome] = {}
+        for places in (succeeded, others):
+            if places:
+                written = self._own([asked[place] for place in places])
+                outcomes.update(zip(places, written, strict=True))
+        return [outcomes[place] for place in range(len(asked))]
 
     def release(
         self, claim: Claim, *, due: Moment | None = None, reason: str | None = None, request_id: str | None = None

@@ -9,13 +9,14 @@ from leftfold import asking
 from leftfold.core import commands as c
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden
 from leftfold.core.errors import LeftfoldError, StoreError
+from leftfold.core.lifecycle import CLAIMABLE
 from leftfold.store import ops
 from leftfold.store.claiming import Trail
 from leftfold.store.ids import Ids
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.query import Operation, Query, Steps
 from leftfold.store.replies import Receipt
-from leftfold.store.sessions import Session
+from leftfold.store.sessions import Bell, Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,12 +36,14 @@ class Running:
         actor: str = "client",
         ids: Ids | None = None,
         forbidden: Forbidden = NOTHING_FORBIDDEN,
+        bell: Bell | None = None,
     ) -> None:
         self.store = store
         self.actor = actor
         self._ids = ids or Ids()
         self._forbidden = forbidden
         self._trail = Trail()
+        self._bell = bell
         self._writes = secrets.randbelow(_FOLD_EVERY)  # so that processes that write once each fold, too
 
     def __enter__(self) -> Self:
@@ -51,11 +54,16 @@ class Running:
 
     def close(self) -> None:
         """Close the store."""
+        if self._bell:
+            self._bell.close()
         self.store.close()
 
     def _tell(self, job_id: str, command: c.AnyCommand) -> Receipt:
         asks = [Ask(asking.id_of(job_id), command)]
-        return self._only(self._write(Operation(lambda: ops.carry_out(asks, self._forbidden))))
+        receipt = self._only(self._write(Operation(lambda: ops.carry_out(asks, self._forbidden))))
+        if self._bell and receipt.state in CLAIMABLE:
+            self._bell.ring()
+        return receipt
 
     def _own(self, asks: list[Ask]) -> list[Outcome]:
         """Do what can be done by the short statement, then decide the rest."""

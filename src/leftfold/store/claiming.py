@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Forbidden
-from leftfold.core.errors import CorruptLogError, LeftfoldError, QueuePausedError
-from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge
+from leftfold.core.errors import CorruptLogError, DialectRefusedError, LeftfoldError, QueuePausedError
+from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge, Who
 from leftfold.core.record import FORMAT, decode, said
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.ops import Ask, carry_out
@@ -25,6 +25,7 @@ _TRAIL_SECONDS: Final = 0.2
 #: Where the rows of a claim say from which lane they come, and how many there were.
 _LANE: Final = slice(9, 12)
 _LANES: Final = 12
+_STARTED: Final = Edge(TARGETS[e.Claimed], e.Started, TARGETS[e.Started])
 
 
 class Wanted(NamedTuple):
@@ -89,11 +90,12 @@ def claim(
     wanted: Wanted,
     trail: Trail,
     *,
+    start: bool,
     unread: list[str],
     request: Request | None,
     forbidden: Forbidden,
 ) -> Steps[list[Claim]]:
-    """Take the jobs that are due, the highest priority first, then the longest due.
+    """Take the jobs that are due, the highest priority first, then the longest due; `start` them in the same breath.
 
     Jobs that nobody could read the order of are put into `unread`: they are not given, and stop no others.
     """
@@ -101,7 +103,7 @@ def claim(
     return (
         yield from once(
             request,
-            lambda: _claim(command, wanted, trail, unread, forbidden),
+            lambda: _claim(command, wanted, trail, unread, forbidden, start=start),
             lambda claims: claims and _given(claims),
             lambda response: _same_claims(msgspec.json.decode(response, type=_Given), owner),
         )
@@ -109,8 +111,10 @@ def claim(
 
 
 def _claim(
-    command: c.Claim, wanted: Wanted, trail: Trail, unread: list[str], forbidden: Forbidden
+    command: c.Claim, wanted: Wanted, trail: Trail, unread: list[str], forbidden: Forbidden, *, start: bool
 ) -> Steps[list[Claim]]:
+    if start and _STARTED in forbidden:
+        raise DialectRefusedError("the enforced dialect does not let a claim be started: claim, and leave it at that")
     sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
     request_hash = None if command.request_id is None else c.fingerprint(command)
     arguments: Arguments = {
@@ -124,6 +128,8 @@ def _claim(
         "request_hash": request_hash,
         "format": FORMAT,
         "said": said(e.Claimed.wire, command.by.who.value, command.by.name, command.request_id, request_hash),
+        "start": start,
+        "said_started": said(e.Started.wire, Who.OWNER.value, command.by.name),
     }
     place = trail.place(wanted) if command.request_id is None else None
     rows: list[Columns] = []

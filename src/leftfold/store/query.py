@@ -87,6 +87,7 @@ def fill(text: str, names: Mapping[str, str]) -> str:
 NAMES: Final[Mapping[str, str]] = {
     "enqueued": f"'{TARGETS[e.Enqueued]}'",
     "claimed": f"'{TARGETS[e.Claimed]}'",
+    "started": f"'{TARGETS[e.Started]}'",
     "seal_bytes": str(SEAL_BYTES),
     "usual_lease": str(DEFAULT_POLICY.lease),
     "columns": ", ".join(COLUMNS),

@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from leftfold.core.commands import Actor
 from leftfold.core.frozen import Frozen
@@ -128,3 +129,13 @@ class Queue(Frozen):
     paused_at: int | None = None
     paused_by: str | None = None
     reason: str | None = None
+
+
+class WorkerView(Frozen):
+    """A worker: since when it runs, when it was last heard of, and what it told of itself."""
+
+    name: str
+    started_at: int
+    beat_at: int
+    age: int  # of the last beat, in microseconds
+    told: Raw

@@ -1,5 +1,6 @@
 """What the engine asks of a store: to run an operation, in a transaction of its own or within the caller's."""
 
+from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
 
@@ -7,6 +8,25 @@ from leftfold.core.errors import ValidationError
 from leftfold.store.query import Operation
 
 T = TypeVar("T")
+
+
+class Bell(Protocol):
+    """Wakes workers: a hint, sent outside of any transaction, that costs the caller nothing."""
+
+    def ring(self) -> None:
+        """Say that there is something to do."""
+
+    def close(self) -> None:
+        """Ring for what is left, and stop."""
+
+
+class Listener(Protocol):
+    """Hears the bell, for a worker."""
+
+    works: bool
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
 
 
 class Session(Protocol):
@@ -36,6 +56,9 @@ class AsyncSession(Protocol):
 
     async def run_within(self, connection: object, operation: Operation[T]) -> T:
         """Run an operation as a part of the caller's transaction."""
+
+    def listener(self, wake: Callable[[], None]) -> Listener:
+        """Give what calls `wake` when there may be something to do."""
 
     async def close(self) -> None:
         """Close it."""

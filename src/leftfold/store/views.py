@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import Raw
+
 from leftfold.core.errors import CorruptLogError, JobNotFoundError, ValidationError
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import SHAPE, State
 from leftfold.core.record import Record
 from leftfold.store.query import Query, Steps, ids
-from leftfold.store.replies import Count, Page, Queue, Summary
+from leftfold.store.replies import Count, Page, Queue, Summary, WorkerView
 from leftfold.store.rows import FROZEN_AT, SUMMARY, Log, read_logs
 
 _ORDER: Final = {state: place for place, state in enumerate(State)}
@@ -105,6 +107,27 @@ def find(beginning: str) -> Steps[str]:
     if len(rows) > 1:
         raise ValidationError(f"more than one job id begins with {beginning}: give more of it")
     return str(rows[0][0])
+
+
+def clock() -> Steps[int]:
+    """Give the store's time."""
+    ((now,),) = yield Query("clock")
+    return int(now)
+
+
+def next_due(queues: list[str] | None) -> Steps[int | None]:
+    """Give how long until another job of these queues becomes due, if any is known to."""
+    ((wait,),) = yield Query("next_due", {"queues": queues})
+    return None if wait is None else int(wait)
+
+
+def workers() -> Steps[list[WorkerView]]:
+    """Give the workers that live, or died without a word."""
+    rows = yield Query("workers")
+    return [
+        WorkerView(name=name, started_at=started_at, beat_at=beat_at, age=now - beat_at, told=Raw(told.encode()))
+        for name, started_at, beat_at, told, now in rows
+    ]
 
 
 def counts() -> Steps[list[Count]]:

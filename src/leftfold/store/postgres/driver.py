@@ -17,6 +17,7 @@ from psycopg.rows import tuple_row
 from leftfold.core.errors import StoreError, StoreUnavailableError, ValidationError
 from leftfold.store import migrate
 from leftfold.store.patience import pauses
+from leftfold.store.postgres.bell import Listener, Ringer
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
     arguments,
@@ -75,6 +76,14 @@ class _Base:
         check_server(info)
         self._place = place_of(info)
         self._may_be_apart = self._may_be_apart and isolation == "read committed"
+
+    def bell(self) -> Ringer:
+        """Give what wakes the workers of this schema."""
+        return Ringer(lambda: psycopg.connect(self.url, autocommit=True, **self._options), self.schema)
+
+    def listener(self, wake: Callable[[], None]) -> Listener:
+        """Give what hears it."""
+        return Listener(self.url, self.schema, self._options, wake)
 
     def _is_ours(self, connection: AnyConnection) -> bool:
         return place_of(connection.info) == self._place or connection in self._same

@@ -93,7 +93,8 @@ class AsyncPool:
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """Lend a connection, and take it back if it can still be used: outside of any transaction."""
         try:
-            await asyncio.wait_for(self._free.acquire(), WAIT_SECONDS)
+            async with asyncio.timeout(WAIT_SECONDS):  # wait_for may swallow a cancellation
+                await self._free.acquire()
         except TimeoutError:
             raise StoreUnavailableError(_EXHAUSTED) from None
         try:

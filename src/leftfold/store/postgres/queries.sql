@@ -89,28 +89,35 @@ SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k
 
 -- part: give
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, :said::text, t.data) AS hash
+    SELECT c.*, CASE WHEN :start THEN {schema}.link(c.claimed, c.id_text, c.last_text, c.at_text, :said_started, '{}')
+                     ELSE c.claimed END AS hash
     FROM (
-        SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
-               greatest(h.now, h.updated_at)::text AS at_text,
-               '{"token":"' || :token::text || '"'
-               || CASE WHEN h.length <> {usual_lease} THEN ',"lease":' || h.length ELSE '' END || '}' AS data
-        FROM held h OFFSET 0
-    ) t
+        SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, :said, t.data) AS claimed
+        FROM (
+            SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
+                   (h.version + 2)::text AS last_text, greatest(h.now, h.updated_at)::text AS at_text,
+                   '{"token":"' || :token::text || '"'
+                   || CASE WHEN h.length <> {usual_lease} THEN ',"lease":' || h.length ELSE '' END || '}' AS data
+            FROM held h OFFSET 0
+        ) t OFFSET 0
+    ) c
 ),
 moved AS (
     UPDATE {schema}.jobs j
-    SET state = {claimed}, version = j.version + 1, updated_at = s.at, head = s.hash, attempt = j.attempt + 1,
-        owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
+    SET state = CASE WHEN :start THEN {started} ELSE {claimed} END::{schema}.state,
+        version = j.version + CASE WHEN :start THEN 2 ELSE 1 END, updated_at = s.at, head = s.hash,
+        attempt = j.attempt + 1, owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
     FROM sealed s WHERE j.ctid = s.place AND j.ctid = ANY (ARRAY(SELECT place FROM sealed))
     RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.cancel_requested_at, j.state,
-              s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.hash
+              s.version + 1 AS next, s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.claimed, s.hash
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT at, id, version, :format, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
-           substr(hash, 1, {seal_bytes})
+    SELECT at, id, next, :format, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
+           substr(claimed, 1, {seal_bytes})
     FROM moved
+    UNION ALL
+    SELECT at, id, version, :format, 'started', :owner, '', '', '{}', substr(hash, 1, {seal_bytes}) FROM moved WHERE :start
 ),
 counted AS (
     INSERT INTO {schema}.counts
@@ -127,11 +134,7 @@ LEFT JOIN LATERAL (
 ) later ON true
 ORDER BY m.priority DESC, m.was_due, m.id;
 
--- name: claim
--- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
--- nothing. The lanes are found by hopping through the index, and read in the order of priority until there is enough.
-WITH RECURSIVE
-clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+-- part: lanes
 known (queue) AS (
     SELECT min(queue) FROM {schema}.jobs WHERE due IS NOT NULL AND frozen_at IS NULL AND :queues::text[] IS NULL
     UNION ALL
@@ -150,7 +153,14 @@ lanes (queue, priority) AS (
     SELECT l.queue, (SELECT max(j.priority) FROM {schema}.jobs j
                      WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = l.queue AND j.priority < l.priority)
     FROM lanes l WHERE l.priority IS NOT NULL
-),
+)
+
+-- name: claim
+-- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
+-- nothing. The lanes are found by hopping through the index, and read in the order of priority until there is enough.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+{lanes},
 held AS MATERIALIZED (
     SELECT j.*, clock.now
     FROM clock, (SELECT queue, priority FROM lanes WHERE priority IS NOT NULL ORDER BY priority DESC, random()) lane
@@ -186,6 +196,18 @@ held AS MATERIALIZED (
         {first}
 ),
 {give}
+
+-- name: next_due
+-- How long until a job of these queues becomes due that is not due yet, lane by lane.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+{lanes}
+SELECT min(j.due) - min(clock.now)
+FROM clock, lanes CROSS JOIN LATERAL (
+    SELECT k.due FROM {schema}.jobs k
+    WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due > clock.now AND k.frozen_at IS NULL
+    ORDER BY k.due LIMIT 1
+) j;
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
@@ -542,3 +564,16 @@ waits AS MATERIALIZED (
     ORDER BY j.deadline LIMIT :limit FOR UPDATE OF j SKIP LOCKED
 )
 SELECT id::text, false FROM leases UNION ALL SELECT id::text, true FROM waits LIMIT :limit;
+
+-- name: beat
+-- That a worker lives, and when each of its loops last ran.
+INSERT INTO {schema}.workers (name, started_at, beat_at, told)
+SELECT :name, c.now, c.now, :told FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS now) c
+ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, told = excluded.told;
+
+-- name: workers
+SELECT name, started_at, beat_at, told, coalesce(:now::bigint, {schema}.clock()) FROM {schema}.workers ORDER BY started_at, name;
+
+-- name: forget_workers
+-- One that has left, and those that nobody heard of since a day.
+DELETE FROM {schema}.workers WHERE name = :name OR beat_at < coalesce(:now::bigint, {schema}.clock()) - 86400000000;

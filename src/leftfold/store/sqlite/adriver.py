@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from leftfold.core.errors import StoreError, StoreUnavailableError
 from leftfold.store.patience import pauses
 from leftfold.store.query import Operation
+from leftfold.store.sqlite.bell import Watcher
 from leftfold.store.sqlite.driver import SqliteStore
 from leftfold.store.sqlite.trouble import is_locked
 from leftfold.store.sqlite.within import patience_of
@@ -31,6 +33,10 @@ class AsyncSqliteStore:
     async def open(cls, place: str, **settings: Any) -> "AsyncSqliteStore":
         """Open a file, beside the loop: it may have to wait for somebody who migrates it."""
         return cls(await asyncio.to_thread(SqliteStore, place, **settings))
+
+    def listener(self, wake: Callable[[], None]) -> Watcher:
+        """Give what sees that somebody else has written."""
+        return Watcher(self.store.path, wake)
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""

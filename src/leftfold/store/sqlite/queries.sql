@@ -41,12 +41,7 @@ SELECT leftfold_text(j.id), j.tenant, j.kind, j.key, j.state, j.version, j.renew
 FROM batch b CROSS JOIN leftfold_jobs j  -- in this order, whatever the statistics say
   ON j.tenant = b.tenant AND j.kind = b.kind AND j.key = b.key AND j.ended_at IS NULL;
 
--- name: claim
--- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
--- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due.
-DELETE FROM temp.picked;
-INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
-WITH RECURSIVE
+-- part: lanes
 known (queue) AS (
     SELECT min(queue) FROM leftfold_jobs WHERE due IS NOT NULL AND frozen_at IS NULL AND :queues IS NULL
     UNION ALL
@@ -64,6 +59,14 @@ lanes (queue, priority) AS (
                      WHERE j.due IS NOT NULL AND j.frozen_at IS NULL AND j.queue = l.queue AND j.priority < l.priority)
     FROM lanes l WHERE l.priority IS NOT NULL
 )
+
+-- name: claim
+-- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
+-- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due.
+DELETE FROM temp.picked;
+INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
+WITH RECURSIVE
+{lanes}
 INSERT INTO temp.picked (n)
 SELECT j.n FROM lanes, leftfold_jobs j
 WHERE lanes.priority IS NOT NULL AND j.n IN (
@@ -86,6 +89,14 @@ SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHER
        '{"token":"' || :token || '"'
        || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, {seal_bytes})
 FROM temp.picked JOIN leftfold_jobs j USING (n);
+UPDATE leftfold_jobs
+SET state = {started}, version = version + 1, head = leftfold_link(head, id, version + 1, updated_at, :said_started, '{}')
+WHERE :start AND n IN (SELECT n FROM temp.picked);
+INSERT INTO leftfold_names (name) SELECT 'started' WHERE :start ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_events (job, version, at, format, event, actor, data, seal)
+SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = 'started'),
+       (SELECT n FROM leftfold_names WHERE name = :owner), '{}', substr(j.head, 1, {seal_bytes})
+FROM temp.picked JOIN leftfold_jobs j USING (n) WHERE :start;
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
        j.queue, j.priority, 0, 0
 FROM temp.picked JOIN leftfold_jobs j USING (n)
@@ -96,6 +107,14 @@ ORDER BY picked.place;
 -- name: claim_on
 -- Never asked: what was claimed is gone from the index.
 SELECT 1;
+
+-- name: next_due
+-- How long until a job of these queues becomes due that is not due yet, lane by lane.
+WITH RECURSIVE
+{lanes}
+SELECT min((SELECT min(k.due) FROM leftfold_jobs k
+            WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due > :now AND k.frozen_at IS NULL)) - :now
+FROM lanes WHERE lanes.priority IS NOT NULL;
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
@@ -344,3 +363,15 @@ SELECT leftfold_text(id), 0 FROM leftfold_jobs WHERE token IS NOT NULL AND until
 UNION ALL
 SELECT leftfold_text(id), 1 FROM leftfold_jobs WHERE deadline IS NOT NULL AND deadline <= :now AND frozen_at IS NULL
 LIMIT :limit;
+
+-- name: beat
+-- That a worker lives, and when each of its loops last ran.
+INSERT INTO leftfold_workers (name, started_at, beat_at, told) VALUES (:name, :now, :now, :told)
+ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, told = excluded.told;
+
+-- name: workers
+SELECT name, started_at, beat_at, told, :now FROM leftfold_workers ORDER BY started_at, name;
+
+-- name: forget_workers
+-- One that has left, and those that nobody heard of since a day.
+DELETE FROM leftfold_workers WHERE name = :name OR beat_at < :now - 86400000000;

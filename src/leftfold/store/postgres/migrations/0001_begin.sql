@@ -120,6 +120,14 @@ CREATE TABLE {schema}.feeds (
     moved_at   bigint      NOT NULL
 );
 
+-- The workers that live, or died without a word: who they are, and when each of their loops last ran.
+CREATE TABLE {schema}.workers (
+    name       text COLLATE "C" PRIMARY KEY,
+    started_at bigint NOT NULL,
+    beat_at    bigint NOT NULL,
+    told       text   NOT NULL
+);
+
 -- The only way to change what is written: a transaction that says here who does it, and why.
 CREATE TABLE {schema}.maintenance (
     id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -142,6 +142,14 @@ CREATE TABLE leftfold_feeds (
     moved_at   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- The workers that live, or died without a word: who they are, and when each of their loops last ran.
+CREATE TABLE leftfold_workers (
+    name       TEXT PRIMARY KEY,
+    started_at INTEGER NOT NULL,
+    beat_at    INTEGER NOT NULL,
+    told       TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The only way to change what is written: a transaction that says here who does it, and why. It is open no longer
 -- than that transaction, which is the only one there can be.
 CREATE TABLE leftfold_maintenance (

@@ -1,0 +1,136 @@
+"""Waking workers on PostgreSQL: NOTIFY, as a hint. Polling is the truth, so whatever fails here only costs time.
+
+A notification that is part of the transaction that enqueues makes all commits wait for one lock. So a thread with a
+connection of its own sends it, at once for the first job and then at most every 20 ms for all that came meanwhile.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Final
+
+import psycopg
+
+_PAUSE: Final = 0.02
+_CLOSE_SECONDS: Final = 2.0
+_PROBE_EVERY: Final = 30.0
+_PROBE_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 5.0
+_LOG: Final = logging.getLogger("leftfold.wake")
+
+
+def channel_of(schema: str) -> str:
+    """Give the channel of a schema: a name that is never too long for PostgreSQL."""
+    return f"leftfold_{sha256(schema.encode()).hexdigest()[:16]}"
+
+
+class Ringer:
+    """Tells workers that there is something to do. Made with an engine; it connects when it first has to ring."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], schema: str) -> None:
+        self._connect = connect
+        self._channel = channel_of(schema)
+        self._wanted = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def ring(self) -> None:
+        """Ring soon. Costs the caller nothing but this call."""
+        self._wanted.set()
+        if self._thread is None:
+            with self._starting:
+                self._start()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="leftfold-ringer", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Ring for what is left, and stop."""
+        with self._starting:
+            self._closed = True
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        connection: psycopg.Connection[Any] | None = None
+        try:
+            while not self._closed or self._wanted.is_set():
+                self._wanted.wait()
+                self._wanted.clear()
+                try:
+                    connection = connection or self._connect()
+                    connection.execute("SELECT pg_notify(%s, '')", (self._channel,), prepare=False)
+                except psycopg.Error as problem:
+                    _LOG.debug("workers were not woken, they will find the job by themselves: %s", problem)
+                    if connection is not None:
+                        connection.close()
+                    connection = None
+                if not self._closed:
+                    time.sleep(_PAUSE)
+                elif not self._wanted.is_set():
+                    return
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+class Listener:
+    """Hears the bell for a worker. `works` tells whether it does: a pooler that parts transactions swallows it."""
+
+    def __init__(self, url: str, schema: str, options: dict[str, Any], wake: Callable[[], None]) -> None:
+        self._url, self._options = url, options
+        self._channel = channel_of(schema)
+        self._wake = wake
+        self._nonce = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._heard = asyncio.Event()
+        self.works = False
+
+    async def run(self) -> None:
+        """Listen until cancelled; a connection that breaks is made anew."""
+        while True:
+            try:
+                async with await self._connect() as listening:
+                    await listening.execute(f'LISTEN "{self._channel}"'.encode())
+                    self._wake()  # what came while nobody listened
+                    async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(self._probe())
+                        async for notify in listening.notifies():
+                            self._hear(notify.payload)
+            except* psycopg.Error as problems:
+                _LOG.info("the bell is not heard, jobs are found by looking: %s", problems.exceptions[0])
+            self.works = False
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._options)
+
+    def _hear(self, payload: str) -> None:
+        if not payload:
+            self._wake()
+        elif payload == self._nonce:
+            self._heard.set()
+
+    async def _probe(self) -> None:
+        """Ring ourselves from another connection, and see whether that is heard."""
+        while True:
+            self._heard.clear()
+            async with await self._connect() as ringing:
+                await ringing.execute("SELECT pg_notify(%s, %s)", (self._channel, self._nonce))
+            try:
+                async with asyncio.timeout(_PROBE_SECONDS):
+                    await self._heard.wait()
+                self.works = True
+            except TimeoutError:
+                if self.works:
+                    _LOG.warning("notifications of PostgreSQL do not arrive: jobs are found by looking for them")
+                self.works = False
+            await asyncio.sleep(_PROBE_EVERY)

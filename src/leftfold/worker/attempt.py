@@ -1,0 +1,168 @@
+"""One attempt of one job: call its handler, and say what came of it."""
+
+import asyncio
+import functools
+import logging
+import time
+from contextlib import AsyncExitStack, ExitStack
+from enum import Enum, auto
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from leftfold import asking
+from leftfold.app.context import Context
+from leftfold.app.depends import resolved, resolved_here
+from leftfold.app.handler import Handler
+from leftfold.core import commands as c
+from leftfold.core.errors import Retry, Snooze, ValidationError
+from leftfold.core.payload import check_payload, to_payload
+from leftfold.core.values import Failure
+from leftfold.times import microseconds
+from leftfold.worker.lease import Held
+from leftfold.worker.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from leftfold.app.app import Middleware
+
+_LOG: Final = logging.getLogger("leftfold.worker")
+
+
+class Stop(Enum):
+    """Why an attempt is stopped from outside."""
+
+    LOST = auto()  # the job is not ours any more: whatever we would write is refused
+    LEAVING = auto()  # the worker shuts down: the job is given back
+    ASKED = auto()  # somebody cancelled the job
+
+
+class Attempt:
+    """A handler at work."""
+
+    def __init__(self, handler: Handler[..., Any], held: Held, context: Context, threads: Threads) -> None:
+        self.held = held
+        self.context = context
+        self._handler = handler
+        self._threads = threads
+        self._stopped: Stop | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.thread: asyncio.Future[Any] | None = None  # of a `def` handler; it may outlive the attempt
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Why it was stopped, if it was."""
+        return self._stopped
+
+    def stop(self, why: Stop) -> None:
+        """Stop it: an async handler is cancelled, a `def` handler is asked to look at `ctx.cancelled`."""
+        if self._stopped in {None, Stop.ASKED}:
+            self._stopped = why
+        self.context.stop()
+        waits_for_thread = self.thread is not None and not self.thread.done()
+        if self.task is not None and not (waits_for_thread and why is Stop.ASKED):
+            self.task.cancel()
+
+    async def run(self, middlewares: "list[Middleware]") -> c.AnyCommand | None:
+        """Run the handler to its end, and give what is to be written. None: nothing, the job is not ours any more."""
+        claim = self.held.claim
+        self.context.enter()
+        began = time.monotonic()
+        try:
+            given = await self._called(middlewares)
+            result = to_payload("result", self._handler.signature.to_result(given))
+            check_payload("result", result)
+            _LOG.info("succeeded in %.3f s", time.monotonic() - began)
+            return c.Complete(by=claim.actor, result=result)
+        except Snooze as snooze:
+            _LOG.info("snoozed for %s s", snooze.seconds)
+            delay = microseconds("snooze", snooze.seconds)
+            return c.Release(by=claim.actor, delay=delay, reason=snooze.reason and asking.printable(snooze.reason))
+        except asyncio.CancelledError as cancelled:
+            return self._of_cancellation(cancelled)
+        except BaseException as problem:  # noqa: BLE001 - SystemExit, too, is the job's failure and not the worker's
+            return self._of_failure(problem)
+
+    async def _called(self, middlewares: "list[Middleware]") -> Any:
+        timeout = self.held.claim.policy.timeout
+        call: Callable[[], Awaitable[Any]] = self._call
+        for middleware in reversed(middlewares):
+            call = functools.partial(middleware, self.context, call)
+        if timeout is None:
+            return await call()
+        try:
+            async with asyncio.timeout(timeout / 1_000_000) as limit:
+                return await call()
+        except TimeoutError as problem:
+            if not limit.expired():
+                raise
+            self.context.stop()
+            raise _TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from problem
+
+    async def _call(self) -> Any:
+        handler, signature = self._handler, self._handler.signature
+        arguments = signature.of_payload(self.held.claim.spec.payload)
+        if signature.context is not None:
+            arguments[signature.context] = self.context
+        async with AsyncExitStack() as stack:
+            if handler.is_async:
+                arguments.update(await resolved(signature.depends, stack))
+                return await handler.function(**arguments)
+            theirs = {name: each for name, each in signature.depends.items() if each.is_async}
+            arguments.update(await resolved(theirs, stack))
+            ours = {name: each for name, each in signature.depends.items() if not each.is_async}
+
+            def call() -> Any:
+                with ExitStack() as inner:
+                    return handler.function(**arguments, **resolved_here(ours, inner))
+
+            self.thread = self._threads.run(call)
+            return await asyncio.shield(self.thread)
+
+    def _of_cancellation(self, cancelled: asyncio.CancelledError) -> c.AnyCommand | None:
+        claim = self.held.claim
+        match self._stopped:
+            case Stop.LOST:
+                return None
+            case Stop.LEAVING:
+                _LOG.info("given back: the worker leaves")
+                return c.Release(by=claim.actor, reason="the worker left")
+            case Stop.ASKED:
+                _LOG.info("cancelled on request")
+                return c.Cancel(by=claim.actor, reason="the handler stopped on request")
+            case None:
+                return self._of_failure(cancelled)
+
+    def _of_failure(self, problem: BaseException) -> c.AnyCommand | None:
+        claim = self.held.claim
+        if self._stopped is Stop.LOST:
+            return None
+        problem = problem.with_traceback(_of_handler(problem.__traceback__))
+        code = next((code for error, code in self._handler.codes.items() if isinstance(problem, error)), None)
+        failure = asking.failure_of(problem)
+        if isinstance(problem, _TimedOut):
+            failure = Failure(code="timeout", message=str(problem), type="TimeoutError", traceback=failure.traceback)
+        elif code is not None:
+            failure = Failure(code=code, message=failure.message, type=failure.type, traceback=failure.traceback)
+        delay = microseconds("after", problem.after) if isinstance(problem, Retry) else None
+        _LOG.warning("failed: %s: %s", failure.type or failure.code, failure.message, exc_info=problem)
+        return c.Fail(
+            by=claim.actor, error=failure, delay=delay, permanent=isinstance(problem, self._handler.permanent)
+        )
+
+
+def _of_handler(trace: TracebackType | None) -> TracebackType | None:
+    """Give the part of a traceback that begins in the user's own code; all of it, if there is none."""
+    theirs = trace
+    while theirs is not None and theirs.tb_frame.f_globals.get("__name__", "").startswith(("leftfold.", "asyncio.")):
+        theirs = theirs.tb_next
+    return theirs or trace
+
+
+class _TimedOut(Exception):  # noqa: N818 - told apart from a handler's own TimeoutError
+    """The attempt took longer than its kind allows."""
+
+
+def refused(claim_actor: c.Actor, problem: Exception) -> c.Fail:
+    """Say that a job cannot be run here at all."""
+    return c.Fail(by=claim_actor, error=asking.failure_of(ValidationError(str(problem))), permanent=True)

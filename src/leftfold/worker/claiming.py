@@ -1,0 +1,95 @@
+"""Taking jobs: as many as there is room for, as soon as somebody says that there are some, and now and then anyway."""
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from leftfold.aengine import AsyncEngine
+from leftfold.core.errors import OutcomeUnknownError, StoreError
+from leftfold.core.lifecycle import State
+from leftfold.worker.clocks import now
+from leftfold.worker.crew import Crew
+from leftfold.worker.pulse import Pulse
+
+_LOG: Final = logging.getLogger("leftfold.worker")
+_MOST: Final = 500
+_AGAIN: Final = 1.0
+#: A job that another worker runs may come back: it may die.
+_UNSETTLED: Final = frozenset({State.RETRYING, State.CLAIMED, State.RUNNING})
+
+
+class Wishes(NamedTuple):
+    """Which jobs a worker takes, how often it looks, and whether it ends when there are none."""
+
+    queues: list[str] | None
+    kinds: list[str]
+    poll: float
+    until_idle: bool
+
+
+class Claimer:
+    """The loop that claims."""
+
+    def __init__(self, engine: AsyncEngine, crew: Crew, pulse: Pulse, wishes: Wishes) -> None:
+        self._engine = engine
+        self._crew = crew
+        self._pulse = pulse
+        self._wishes = wishes
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Claim no more. A claim that is on its way comes to its end: cancelled, it might give jobs to nobody."""
+        self._stopped = True
+        self._crew.woken.set()
+
+    async def run(self) -> None:
+        """Go on until stopped, or until there is nothing left to do if that is wished."""
+        while not self._stopped:
+            self._pulse.mark("claiming")
+            self._crew.woken.clear()
+            try:
+                if await self._once():
+                    return
+            except OutcomeUnknownError as problem:  # what it may have claimed comes back when the lease has run out
+                _LOG.warning("the answer to a claim was lost: %s", problem)
+            except StoreError as problem:
+                _LOG.warning("no jobs can be claimed, trying again: %s", problem)
+                await asyncio.sleep(random.uniform(_AGAIN / 2, _AGAIN))  # noqa: S311 - nobody must guess it
+
+    async def _once(self) -> bool:
+        """Claim once, and wait if there was not enough; tells whether to end."""
+        room = min(self._crew.room, _MOST)
+        claims = []
+        if room > 0:
+            asked_at = now()
+            claims = await self._engine.claim(
+                self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=room, start=True
+            )
+            for claim in claims:
+                self._crew.begin(claim, asked_at)
+            if not claims and await self._is_idle():
+                return True
+        if not self._stopped and (room <= 0 or len(claims) < room):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(await self._patience(room)):  # wait_for may swallow a cancellation
+                    await self._crew.woken.wait()
+        return False
+
+    async def _patience(self, room: int) -> float:
+        """Give how long to wait to be woken: until the next job is due, but no longer than until the next look."""
+        look = random.uniform(self._wishes.poll / 2, self._wishes.poll)  # noqa: S311 - nobody must guess it
+        due = await self._engine.next_due(self._wishes.queues) if room > 0 else None
+        return look if due is None else min(look, due)
+
+    async def _is_idle(self) -> bool:
+        """Tell whether nothing is left to do: nothing runs, here or elsewhere, and no attempt will be tried again."""
+        if not self._wishes.until_idle or not self._crew.is_empty:
+            return False
+        queues = self._wishes.queues
+        return not any(
+            count.jobs and count.state in _UNSETTLED and count.kind in self._wishes.kinds
+            for count in await self._engine.counts()
+            if queues is None or count.queue in queues
+        )

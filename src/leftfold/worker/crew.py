@@ -1,0 +1,129 @@
+"""The attempts that run, and the room for more."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from leftfold.aengine import AsyncEngine
+from leftfold.app.context import Context
+from leftfold.store.replies import Claim
+from leftfold.worker.attempt import Attempt, Stop
+from leftfold.worker.lease import Held, Leases
+from leftfold.worker.pulse import Pulse
+from leftfold.worker.threads import Threads
+from leftfold.worker.writing import Ended, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leftfold.app.app import App
+    from leftfold.engine import Engine
+
+_LOG: Final = logging.getLogger("leftfold.worker")
+
+
+class Crew:
+    """Everything that is at work, from its claim until its outcome is written."""
+
+    def __init__(
+        self,
+        app: "App",
+        engine: AsyncEngine,
+        open_engine: "Callable[[], Engine]",
+        pulse: Pulse,
+        *,
+        size: int,
+        state: Any,
+    ) -> None:
+        self._app, self._pulse, self._size, self._state = app, pulse, size, state
+        self._attempts: dict[Held, Attempt] = {}
+        self._leaked = 0  # threads that go on although their attempts are over
+        self._threads = Threads()
+        self.woken = asyncio.Event()  # there is something to do, or room for more
+        self.writer = Writer(engine, pulse, self._written)
+        loop = asyncio.get_running_loop()
+        self.leases = Leases(
+            open_engine,
+            pulse,
+            lost=lambda held, why: _tell(loop, self._lose, held, why),
+            asked_to_stop=lambda held: _tell(loop, self._ask_to_stop, held),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs, and everything is written."""
+        return not self._attempts
+
+    @property
+    def room(self) -> int:
+        """How many more may run. What is not written yet takes room as well, once it is as much as may run."""
+        unwritten = self.writer.unwritten
+        running = len(self._attempts) - unwritten + self._leaked
+        return self._size - running - max(0, unwritten - self._size)
+
+    def begin(self, claim: Claim, asked_at: float) -> None:
+        """Enter the handler of a job that was just claimed, and started with that."""
+        held = Held(claim, asked_at)
+        context = Context(self._app, claim, self._state)
+        attempt = Attempt(self._app.handlers[claim.kind], held, context, self._threads)
+        self._attempts[held] = attempt
+        self._pulse.entered()
+        self.leases.hold(held)
+        attempt.task = asyncio.create_task(self._run(attempt), name=f"{claim.kind} {claim.job_id}")
+
+    async def _run(self, attempt: Attempt) -> None:
+        command = await attempt.run(self._app.middlewares)
+        if attempt.thread is not None and not attempt.thread.done():
+            self._leaked += 1
+            attempt.thread.add_done_callback(self._returned)
+        if command is None:
+            self._written(attempt)
+        else:
+            self.writer.put(Ended(attempt, command))
+
+    def _returned(self, thread: asyncio.Future[Any]) -> None:
+        thread.exception()  # seen: its attempt is over, whatever it says now
+        self._leaked -= 1
+        self.woken.set()
+
+    def _written(self, attempt: Attempt) -> None:
+        self.leases.drop(attempt.held)
+        if self._attempts.pop(attempt.held, None) is not None:
+            self._pulse.left()
+        self.woken.set()
+
+    # --- stopping ---------------------------------------------------------------------------------------------------
+
+    def _lose(self, held: Held, why: str) -> None:
+        attempt = self._attempts.get(held)
+        if attempt is not None:
+            _LOG.warning("job %s, attempt %d is lost: %s", held.claim.job_id, held.claim.attempt, why)
+            attempt.stop(Stop.LOST)
+
+    def _ask_to_stop(self, held: Held) -> None:
+        attempt = self._attempts.get(held)
+        if attempt is not None and attempt.stopped is None:
+            attempt.stop(Stop.ASKED)
+
+    def stop_all(self) -> None:
+        """Cancel everything; the jobs are given back."""
+        for attempt in list(self._attempts.values()):
+            attempt.stop(Stop.LEAVING)
+
+    async def ended(self, seconds: float) -> None:
+        """Wait for all handlers to end, for so long at most."""
+        tasks = [attempt.task for attempt in self._attempts.values() if attempt.task and not attempt.task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.close()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function, *arguments)

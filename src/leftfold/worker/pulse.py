@@ -1,0 +1,52 @@
+"""When each loop of a worker last ran: what it tells the store of itself, so that a dead loop is seen."""
+
+import os
+import platform
+import socket
+import threading
+from typing import Any
+
+from leftfold.worker.clocks import now
+
+
+class Pulse:
+    """Marks of the loops of one worker."""
+
+    def __init__(self, worker: str, about: dict[str, Any]) -> None:
+        self.worker = worker
+        self._about = {"host": socket.gethostname(), "pid": os.getpid(), "python": platform.python_version(), **about}
+        self._marks: dict[str, float] = {}
+        self._running = 0
+        self._done = 0
+        self._starved = 0.0
+        self._lock = threading.Lock()
+
+    def mark(self, loop: str) -> None:
+        """Say that a loop runs."""
+        self._marks[loop] = now()
+
+    def entered(self) -> None:
+        """Count an attempt in."""
+        with self._lock:
+            self._running += 1
+
+    def left(self) -> None:
+        """Count it out."""
+        with self._lock:
+            self._running -= 1
+            self._done += 1
+
+    def starved(self, seconds: float) -> None:
+        """Note how long nothing but one handler ran."""
+        self._starved = max(self._starved, seconds)
+
+    def told(self) -> dict[str, Any]:
+        """Give what the store is told: the age of each loop's last run, in seconds."""
+        moment = now()
+        return {
+            **self._about,
+            "running": self._running,
+            "done": self._done,
+            "starved": round(self._starved, 1),
+            "loops": {loop: round(moment - at, 1) for loop, at in sorted(self._marks.items())},
+        }
