@@ -11,10 +11,12 @@ from typing import Any, Final, NamedTuple
 from tests.crash import scenes as s
 from tests.crash.scenes import Held
 
-from leftfold import Actor, Engine, NewJob
+from leftfold import Actor, Engine, Failure, NewJob
+from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.lifecycle import Who
 from leftfold.core.values import WaitFor
+from leftfold.store.ops import Ask
 
 KEEPER: Final = Actor(who=Who.KEEPER, name="keeper")
 ASKED: Final = "ask-1"
@@ -47,6 +49,12 @@ def claims_are_good(engine: Engine, claims: Any) -> None:
     """The claims that were given again are the claims that were given."""
     assert claims
     assert all(engine.start(claim).changed for claim in claims)
+
+
+def claims_are_started(engine: Engine, claims: Any) -> None:
+    """The claims that were given again can be completed."""
+    assert claims
+    assert all(engine.complete(claim).changed for claim in claims)
 
 
 MAKING: Final = (
@@ -109,6 +117,11 @@ OWNING: Final = (
         "claim by request", "claim", s.two_queued,
         lambda on, _: on.claim("worker", limit=2, request_id=ASKED), proof=claims_are_good,
     ),
+    Row("claim and start", "claim", s.two_queued, lambda on, _: on.claim("worker", limit=2, start=True), Repeated.ANEW),
+    Row(
+        "claim and start by request", "claim", s.two_queued,
+        lambda on, _: on.claim("worker", limit=2, start=True, request_id=ASKED), proof=claims_are_started,
+    ),
     Row("claim by id", "claim", s.queued, lambda on, held: on.claim("worker", job_id=held.job), Repeated.ANEW),
     Row(
         "claim by id, by request", "claim", s.queued,
@@ -141,6 +154,16 @@ OWNING: Final = (
     Row(
         "fail many", "fail_many", s.two_running,
         lambda on, held: on.fail_many((claim, "no") for claim in held.claims), whole=False,
+    ),
+    Row(
+        "settle many, each its own way", "settle_many", s.two_running,
+        lambda on, held: on.settle_many(
+            [
+                Ask(held.claims[0].job_id, c.Complete(by=held.claims[0].actor)),
+                Ask(held.claims[1].job_id, c.Fail(by=held.claims[1].actor, error=Failure(code="no"))),
+            ]
+        ),
+        whole=False,
     ),
     Row("release", "release", s.running, lambda on, held: on.release(held.claim, due=60, reason="later")),
     Row("release many", "release_many", s.two_running, lambda on, held: on.release_many(held.claims), whole=False),
@@ -210,6 +233,8 @@ KEEPING: Final = (
     Row("forget a consumer", "forget_consumer", s.read_on, lambda on, _: on.forget_consumer("reader")),
     Row("verify", "verify", s.two_running, lambda on, _: on.verify()),
     Row("rebuild", "rebuild", s.two_running, lambda on, _: on.rebuild(reason="to be sure")),
+    Row("beat", "beat", s.queued, lambda on, _: on.beat("worker", {"running": 1}), Repeated.ANEW),
+    Row("forget a worker", "forget_worker", s.queued, lambda on, _: on.forget_worker("worker")),
     Row("import", "import_jobs", s.exported, lambda on, held: on.import_jobs(held.lines)),
 )  # fmt: skip
 
@@ -218,6 +243,7 @@ ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *T
 #: What reads, or ends: there is nothing in it to be done by half.
 READS: Final = frozenset({
     "get", "is_frozen", "history", "find", "list", "counts", "queues", "consumers", "export_jobs", "close",
+    "clock", "next_due", "workers",
 })  # fmt: skip
 #: What is a row of calls that have rows of their own.
 COMPOSED: Final = frozenset({"follow"})

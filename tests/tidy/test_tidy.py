@@ -32,7 +32,7 @@ OURS = {
     "aengine": {"core", "store", "times", "asking", "aengine"},
     "app": {"core", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker"},
     "worker": {"core", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker"},
-    "testing": {"core", "store", "times", "asking", "engine", "aengine", "opening", "testing"},
+    "testing": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "testing"},
     "cli": {"core", "dialects", "proof", "store", "times", "asking", "engine", "opening", "app", "worker", "cli"},
     "": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker", "cli"},
 }
