@@ -10,11 +10,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 from tests.interleave.scenes import KEEPER, KEYS, POLICY, Scene
 
 import leftfold
-from leftfold import Engine
+from leftfold import Claim, Engine, Failure
 from leftfold.asking import NewJob
+from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.engine.running import one
 from leftfold.store.feed import NOTHING, FeedPage
+from leftfold.store.ops import Ask
 from leftfold.store.query import Operation as StoreOperation
 from leftfold.testing.clock import FakeClock
 
@@ -55,6 +57,16 @@ def _new(scene: Scene, word: str = "key") -> dict[str, Any]:
 def _in_turn(engine: Engine, both: Sequence[T]) -> list[T]:
     """Give two things: to the right side in the opposite order."""
     return list(both if engine.actor == "left" else reversed(both))
+
+
+def _ends(claims: Sequence[Claim]) -> list[Ask]:
+    """Let one succeed and the other fail."""
+    first, second = sorted(claims, key=lambda claim: claim.job_id)
+    ended = {
+        first.job_id: Ask(first.job_id, c.Complete(by=first.actor)),
+        second.job_id: Ask(second.job_id, c.Fail(by=second.actor, error=Failure(code="oops"))),
+    }
+    return [ended[claim.job_id] for claim in claims]
 
 
 def _batch(engine: Engine, scene: Scene) -> list[NewJob]:
@@ -121,6 +133,8 @@ OPERATIONS: Final = (
               lambda x, s: x.claim(x.actor, queues=[s.queue]), passes_over=True),
     Operation("claim next under a request", "claim", "queued",
               lambda x, s: x.claim("worker", queues=[s.queue], request_id=s.request), passes_over=True),
+    Operation("claim and start next", "claim", "queued",
+              lambda x, s: x.claim(x.actor, queues=[s.queue], start=True), passes_over=True),
     Operation("claim by id", "claim", "queued",
               lambda x, s: x.claim(x.actor, job_id=s.job)),
     Operation("claim by id under a request", "claim", "stalled",
@@ -195,6 +209,11 @@ OPERATIONS: Final = (
               lambda x, s: x.acknowledge(_page(s))),
     Operation("forget the consumer", "forget_consumer", "queued",
               lambda x, s: x.forget_consumer(s.named("consumer"))),
+    # --- workers ------------------------------------------------------------------------------------------------------
+    Operation("beat", "beat", "queued",
+              lambda x, s: x.beat(s.named("worker"), {})),
+    Operation("forget the worker", "forget_worker", "queued",
+              lambda x, s: x.forget_worker(s.named("worker"))),
     Operation("fold the counters", "_write", "queued",
               _fold),
 )
@@ -231,6 +250,8 @@ BATCHES: Final = (
               lambda x, s: x.complete_many([(claim, "done") for claim in _in_turn(x, s.both)]), by_job=True, owns=True),
     Operation("fail both", "fail_many", "running",
               lambda x, s: x.fail_many([(claim, "oops") for claim in _in_turn(x, s.both)]), by_job=True, owns=True),
+    Operation("settle both", "settle_many", "running",
+              lambda x, s: x.settle_many(_ends(_in_turn(x, s.both))), by_job=True, owns=True),
     Operation("release both", "release_many", "running",
               lambda x, s: x.release_many(_in_turn(x, s.both)), by_job=True, owns=True),
     Operation("suspend both", "suspend_many", "running",

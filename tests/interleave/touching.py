@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 ENDS: Final = frozenset({"COMMIT", "ROLLBACK"})
-EVERYTHING: Final = frozenset({"job", "new job", "event", "key", "request", "queue", "feed", "counts"})
+EVERYTHING: Final = frozenset({"job", "new job", "event", "key", "request", "queue", "feed", "counts", "worker"})
 
 
 class Touch(NamedTuple):
@@ -33,7 +33,8 @@ _UNKNOWN: Final = Touch(EVERYTHING, EVERYTHING)
 TOUCHES: Final[Mapping[str, Touch]] = {
     "BEGIN":         _touch(),
     "clock":         _touch(),
-    "enqueue":       _touch(locks="new job, key"),
+    "enqueue":       _touch(locks="new job"),
+    "enqueue_keyed": _touch(locks="new job, key"),
     "insert":        _touch(locks="new job, key"),
     "holders":       _touch(reads="job, new job, key"),
     "lock":          _touch(locks="job"),
@@ -58,6 +59,8 @@ TOUCHES: Final[Mapping[str, Touch]] = {
     "feed_begin":    _touch(locks="feed"),
     "feed_move":     _touch(locks="feed"),
     "feed_forget":   _touch(locks="feed"),
+    "beat":          _touch(locks="worker"),
+    "forget_workers": _touch(locks="worker"),
 }  # fmt: skip
 
 
