@@ -40,7 +40,7 @@ def found(home: Home, *arguments: str, code: int = 1) -> dict[str, Any]:
     ran = home.run("verify", "--json", *arguments)
     assert (ran.code, ran.err) == (code, "")
     shape: dict[str, Any] = ran.json()
-    assert [*shape] == ["clean", "jobs", "events", "findings", "total", "frozen", "problem", "seconds"]
+    assert [*shape] == ["clean", "jobs", "events", "findings", "total", "frozen", "still_frozen", "problem", "seconds"]
     assert shape["clean"] is (code == 0)
     return shape
 

@@ -69,6 +69,17 @@ def test_nobody_can_say_anything_about_it(engine: Engine, shell: Shell, frozen: 
     assert shell.contents() == before
 
 
+def test_one_whose_row_was_set_right_by_hand_is_told_as_frozen_still(
+    engine: Engine, shell: Shell, frozen: Claim
+) -> None:
+    assert engine.verify().still_frozen == (), "that it is frozen is no wonder"
+    shell.edit_row(frozen.job_id, failures=0)
+    verdict = engine.verify()
+    assert (verdict.total, verdict.frozen, verdict.still_frozen) == (0, (), (frozen.job_id,))
+    engine.rebuild(frozen.job_id, reason="set right")
+    assert engine.verify().still_frozen == ()
+
+
 def test_no_other_comes_in_its_place(engine: Engine, shell: Shell) -> None:
     job_id = engine.enqueue("work", key="k").job_id
     shell.edit_row(job_id, failures=3)

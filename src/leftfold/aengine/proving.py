@@ -10,7 +10,7 @@ from leftfold.core.errors import JobNotFoundError, ValidationError
 from leftfold.core.lifecycle import State
 from leftfold.core.limits import text
 from leftfold.store import audit, export
-from leftfold.store.audit import Examined, Finding, Kept, Selection
+from leftfold.store.audit import Examined, Finding, Kept, Pages, Selection
 from leftfold.store.export import Imported, Writer
 from leftfold.store.query import Operation
 from leftfold.store.replies import Verdict
@@ -45,12 +45,14 @@ class Proving(Running):
         jobs = events = total = 0
         findings: list[Finding] = []
         frozen: list[str] = []
-        after: str | None = None
-        while kept := await self._page(selection, after):
+        standing: list[str] = []
+        after, pages = None, Pages()
+        while kept := await self._page(selection, after, pages):
             found = [finding for each in kept for finding in audit.examine(each).findings]
             wrong = sorted({each.job_id for each in found if each.job_id and each.what not in audit.HARMLESS})
             if freeze and wrong:
                 frozen += await self._freeze(wrong, by)
+            standing += [each.job_id for each in kept if each.frozen_at is not None and each.job_id not in wrong]
             jobs, events = jobs + len(kept), events + sum(len(each.events) for each in kept)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
             after = kept[-1].job_id
@@ -61,7 +63,8 @@ class Proving(Running):
         if ids is None and since is None:
             found = await self._read(audit.overall, FINDINGS_MAX)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
-        return Verdict(jobs=jobs, events=events, findings=tuple(findings), total=total, frozen=tuple(frozen))
+        return Verdict(jobs=jobs, events=events, findings=tuple(findings), total=total, frozen=tuple(frozen),
+                       still_frozen=tuple(standing[:FINDINGS_MAX]))  # fmt: skip
 
     async def rebuild(self, job: str | None = None, *, reason: str, by: str | None = None) -> list[Finding]:
         """Bring rows that differ from their logs to what the logs say, and the counters; give what was mended.
@@ -76,8 +79,8 @@ class Proving(Running):
         if job is not None:
             mended += await self._write(Operation(lambda: audit.rebuild([asking.id_of(job)], actor, reason)))
         else:
-            after: str | None = None
-            while kept := await self._page(Selection(), after):
+            after, pages = None, Pages()
+            while kept := await self._page(Selection(), after, pages):
                 sound = [each for each in map(audit.examine, kept) if each.job is not None]
                 mended += await self._rebuild(sound, actor, reason)
                 after = kept[-1].job_id
@@ -109,8 +112,8 @@ class Proving(Running):
         ((now,),) = await self._read(one, "clock", {})
         writer = Writer(now)
         yield writer.head()
-        after: str | None = None
-        while kept := await self._page(selection, after):
+        after, pages = None, Pages()
+        while kept := await self._page(selection, after, pages):
             for each in kept:
                 yield writer.job(each)
             after = kept[-1].job_id
@@ -132,17 +135,18 @@ class Proving(Running):
     async def _bring_in(self, batch: Sequence[Examined]) -> Imported:
         return await self._write(Operation(lambda: export.bring_in(batch)))
 
-    async def _page(self, selection: Selection, after: str | None) -> list[Kept]:
+    async def _page(self, selection: Selection, after: str | None, pages: Pages) -> list[Kept]:
+        kept: list[Kept] = []
         if selection.ids is None:
-            return await self._read(audit.page, selection, after, PAGE)
-        # By the ids that are asked for: those that have no row any more stand in no order of rows.
-        rest = sorted(each for each in set(selection.ids) if after is None or each > after)
-        for place in range(0, len(rest), PAGE):
-            asked = selection._replace(ids=rest[place : place + PAGE])
-            kept = await self._read(audit.page, asked, None, PAGE)
-            if kept:
-                return kept
-        return []
+            kept = await self._read(audit.page, selection, after, pages.size)
+        else:
+            # By the ids that are asked for: those that have no row any more stand in no order of rows.
+            rest = sorted(each for each in set(selection.ids) if after is None or each > after)
+            while rest and not kept:
+                asked = selection._replace(ids=rest[: pages.size])
+                kept, rest = await self._read(audit.page, asked, None, pages.size), rest[pages.size :]
+        pages.learn(kept)
+        return kept
 
     async def _freeze(self, wrong: Sequence[str], by: str | None) -> list[str]:
         return await self._write(Operation(lambda: audit.freeze(wrong, by or self.actor)))

@@ -112,6 +112,7 @@ def _shape(looked: Looked) -> dict[str, object]:
         "findings": [shape_of(finding) for finding in verdict.findings],
         "total": verdict.total,
         "frozen": verdict.frozen,
+        "still_frozen": verdict.still_frozen,
         "problem": problem,
         "seconds": round(seconds, 3),
     }
@@ -126,6 +127,9 @@ def _lines(looked: Looked, *, in_file: bool) -> Iterator[str]:
         yield f"{click.style('no whole export:', bold=True)} {clean(problem)}\n"
     amount = f"{number(verdict.jobs, 'jobs')} with {number(verdict.events, 'events')}"
     speed = f" in {span(round(seconds * limits.SECOND))}, {verdict.jobs / max(seconds, 0.001):,.0f} jobs/s"
+    if verdict.still_frozen:
+        frozen = number(len(verdict.still_frozen), "jobs")
+        yield f"{frozen} still frozen, in which nothing is wrong by now: `leftfold rebuild` lets them go on\n"
     if looked.is_clean:
         yield f"{click.style('clean', fg='green')}: {amount}{speed}"
         return

@@ -202,6 +202,27 @@ class Selection(NamedTuple):
     tenant: str | None = None
 
 
+class Pages:
+    """How many jobs to read at a time: few at first, then more, as long as their logs are short."""
+
+    def __init__(self) -> None:
+        self.size = _PAGE_FIRST
+
+    def learn(self, kept: Sequence[Kept]) -> None:
+        """Choose the size of the next page by what was in this one."""
+        length = sum(len(columns[_DATA]) for each in kept for columns in each.events)
+        if length > _PAGE_BYTES:
+            self.size = max(1, self.size // 4)
+        elif length < _PAGE_BYTES // 8:
+            self.size = min(_PAGE_MOST, 2 * self.size)
+
+
+_PAGE_FIRST: Final = 64
+_PAGE_MOST: Final = 512
+_PAGE_BYTES: Final = 8 * 1024 * 1024
+_DATA: Final = -2  # where an event's text stands among its columns
+
+
 def page(selection: Selection, after: str | None, limit: int) -> Steps[list[Kept]]:
     """Give some jobs with their rows and logs, in the order of ids: each as it stood at one moment."""
     arguments: Arguments = {**selection._asdict(), "after": after, "limit": limit}

@@ -107,7 +107,8 @@ class Count(Frozen):
 class Verdict(Frozen):
     """What a check of the store gave: how much was looked at, what cannot be so, and which jobs it froze for that.
 
-    `total` counts the findings; no more than the first thousand are kept.
+    `total` counts the findings; no more than the first thousand are kept. `still_frozen` are jobs that were frozen
+    before, and in which nothing is wrong by now: `rebuild` lets them go on.
     """
 
     jobs: int
@@ -115,6 +116,7 @@ class Verdict(Frozen):
     findings: tuple[Finding, ...]
     total: int
     frozen: tuple[str, ...]
+    still_frozen: tuple[str, ...] = ()
 
     @property
     def is_clean(self) -> bool:
