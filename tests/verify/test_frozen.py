@@ -167,6 +167,20 @@ def test_a_lost_row_is_made_anew_from_its_log(on_postgres: Place) -> None:
         assert engine.verify().is_clean
 
 
+def test_a_job_whose_row_is_lost_is_not_taken_in_from_an_export(on_postgres: Place) -> None:
+    with on_postgres.open() as engine, Shell(on_postgres) as shell:
+        job_id = succeeded(engine)
+        lines = list(engine.export_jobs())
+        shell.remove_row(job_id)
+        done = engine.import_jobs(lines)
+        assert (done.imported, done.present) == (0, 0)
+        (refusal,) = done.refused
+        assert (refusal.what, refusal.job_id) == (What.NO_ROW, job_id)
+        engine.rebuild(reason="lost")
+        assert engine.import_jobs(lines).present == 1
+        assert engine.verify().is_clean
+
+
 def test_renewals_and_where_they_led_outlive_a_rebuild(engine: Engine, shell: Shell, clock: FakeClock) -> None:
     (claim,) = engine.claim("worker", job_id=engine.enqueue("work").job_id)
     engine.start(claim)

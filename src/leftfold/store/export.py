@@ -205,13 +205,18 @@ def batches(lines: Iterable[str], size: int) -> Iterator[list[Examined]]:
 
 def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
     """Write whole jobs with their logs. One that is there already, just as it is, counts as present."""
-    heads: dict[str, bytes] = dict((yield ids("heads", [each.kept.job_id for each in jobs])))
+    heads: dict[str, bytes | None] = dict((yield ids("heads", [each.kept.job_id for each in jobs])))
     refused = [each.findings[0] for each in jobs if each.findings]
     present = [each for each in jobs if not each.findings and _head(heads, each) == each.head]
     refused += [
         _refusal(each, What.ROW, "a job with this id is there, with another log")
         for each in jobs
         if not each.findings and _head(heads, each) not in {None, each.head}
+    ]
+    refused += [
+        _refusal(each, What.NO_ROW, "its events are there, and its row is lost: `leftfold rebuild --all` makes it anew")
+        for each in jobs
+        if not each.findings and heads.get(each.kept.job_id, b"") is None
     ]
     new = [each for each in jobs if not each.findings and each.kept.job_id not in heads]
     rows = [rebuilt(each) for each in new]
@@ -225,7 +230,7 @@ def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
     return Imported(imported=len(made), present=len(present), refused=tuple(refused))
 
 
-def _head(heads: dict[str, bytes], each: Examined) -> bytes | None:
+def _head(heads: dict[str, bytes | None], each: Examined) -> bytes | None:
     head = heads.get(each.kept.job_id)
     return None if head is None else bytes(head)
 

@@ -548,7 +548,10 @@ FULL JOIN (SELECT queue, kind, state, count(*) AS jobs FROM {schema}.jobs GROUP 
 WHERE coalesce(c.jobs, 0) <> coalesce(j.jobs, 0);
 
 -- name: heads
-SELECT id::text, head FROM {schema}.jobs WHERE id = ANY (:id::uuid[]);
+-- Of a job whose row is lost while its events are not, there is none.
+SELECT a.id::text, j.head FROM unnest(:id::uuid[]) AS a (id)
+LEFT JOIN LATERAL (SELECT k.head FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) j ON true
+WHERE j.head IS NOT NULL OR EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = a.id OFFSET 0);
 
 -- name: overdue
 -- Jobs whose lease has run out, or whose wait has: locked, but for those that others are busy with.
