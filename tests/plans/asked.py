@@ -7,6 +7,7 @@ from leftfold import Engine
 from leftfold.asking import NewJob
 from leftfold.core import events as e
 from leftfold.core.errors import LeftfoldError
+from leftfold.store import audit
 from leftfold.store.query import Columns, Operation, Query, Steps
 from leftfold.store.sessions import Session
 
@@ -29,6 +30,10 @@ LISTS: Final[dict[str, dict[str, Any]]] = {
     "dead-lettered": {"states": ["failed", "dead_lettered"]},
     "succeeded": {"states": ["succeeded"]},
 }
+
+
+#: An id in the middle of the copies.
+MIDDLE: Final = "01000000-0000-7000-8000-000000000064"
 
 
 class Listening:
@@ -83,6 +88,12 @@ def everything_asked(store: Session) -> Iterator[Asked]:
         listening.heard.clear()
         engine.list(**asked)
         yield Asked(f"list, {name}", listening.heard[0])
+    whole = audit.Selection()._asdict()
+    pages: dict[str, dict[str, str | list[str] | None]] = {
+        "first": {"after": None}, "later": {"after": MIDDLE}, "of some": {"ids": [MIDDLE]}
+    }  # fmt: skip
+    for name, page in pages.items():
+        yield Asked(f"audit, {name} page", Query("audit", {"after": None, **whole, **page, "limit": 64}))
 
 
 def live(engine: Engine, word: str, batch: int) -> None:
@@ -104,6 +115,11 @@ def live(engine: Engine, word: str, batch: int) -> None:
     assert claims, "nothing to go on with"
     engine.claim("worker", queues=["default"], kinds=["none"], limit=10)
     engine.claim("worker", kinds=["none"], limit=10, request_id=f"{word} none")
+    engine.next_due()
+    engine.next_due([new[0].queue, "default"])
+    engine.beat("worker", {})
+    engine.workers()
+    engine.forget_worker("worker")
     engine.heartbeat_many(claims)
     engine.start_many(claims)
     engine.note_many([(claim, e.Progress(fraction=0.5)) for claim in claims])

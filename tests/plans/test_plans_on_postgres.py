@@ -26,6 +26,8 @@ INDEXES: Final = {
     "project": {"jobs_pkey"},
     "states": {"jobs_pkey"},
     "find": {"jobs_pkey"},
+    "next_due": {"jobs_claimable"},
+    "audit": {"jobs_pkey", "events_pkey"},
     "overdue": {"jobs_leased", "jobs_deadline"},
     "recall": {"requests_pkey"},
     "list, everything": {"jobs_pkey"},

@@ -491,12 +491,13 @@ named (id) AS (
     SELECT id FROM page
     UNION
     SELECT id FROM unnest(:ids::uuid[]) AS a (id) WHERE :after::uuid IS NULL  -- these may have no row any more
-      AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = a.id)
-      AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = a.id)
+      AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = a.id OFFSET 0)
+      AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = a.id OFFSET 0)
 )
 SELECT n.id::text, {row}, p.frozen_at, e.version, e.at, e.format, e.event, nullif(e.who, ''), e.actor,
        nullif(e.request_id, ''), nullif(e.request_hash, ''), e.data, e.seal
-FROM named n LEFT JOIN page p ON p.id = n.id LEFT JOIN {schema}.events e ON e.job_id = n.id
+FROM named n LEFT JOIN page p ON p.id = n.id
+LEFT JOIN LATERAL (SELECT * FROM {schema}.events k WHERE k.job_id = n.id OFFSET 0) e ON true
 ORDER BY n.id, e.version;
 
 -- name: audit_counts

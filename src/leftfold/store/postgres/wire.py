@@ -31,6 +31,7 @@ OLDEST: Final = 14
 CONNECT_SECONDS: Final = 10
 #: Their plan hangs on what is asked.
 _VARIED: Final = frozenset({"list", "audit", "feed_stretch", "feed_page"})
+_NARROWED: Final = frozenset({"list", "audit"})
 
 _TYPES: Final = {"id": "uuid", "head": "bytea", "state": "{schema}.state", "priority": "smallint"}
 _TEXTS: Final = frozenset(
@@ -106,7 +107,7 @@ _encoded: Final = lru_cache(maxsize=256)(str.encode)
 
 def statement(sql: str, query: Query) -> bytes:
     """Give the text to be sent. A list has only the conditions that are asked: no plan could fit all of them."""
-    if query.name == "list":
+    if query.name in _NARROWED:
         sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND {match[2]}", sql)
     return _encoded(sql)
 
