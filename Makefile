@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-demo: $(VENV)/.demo ## tour the lifecycle in the terminal
+demo: $(VENV)/.demo ## 301 jobs, three workers, one of them killed; a quarter of a minute
 	@$(BIN)/leftfold demo
 
 # One worker more than there are cores: many tests wait, for a process to end or a server to start.

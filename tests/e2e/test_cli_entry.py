@@ -30,6 +30,7 @@ def test_the_version_is_that_of_the_package() -> None:
     "command",
     [
         [], ["demo"], ["lifecycle"], ["lifecycle", "check"], ["migrate"], ["enqueue"], ["doctor"],
+        ["worker"], ["workers"], ["dlq"], ["dlq", "list"], ["dlq", "show"], ["dlq", "retry"],
         ["jobs"], ["jobs", "list"], ["jobs", "show"], ["jobs", "history"],
         ["verify"], ["rebuild"], ["export"], ["import"], ["feed"], ["feed", "list"],
         ["feed", "read"], ["feed", "forget"],
@@ -63,48 +64,10 @@ def test_without_a_command_the_commands_are_listed() -> None:
     assert re.search(r"^  demo .*^  lifecycle ", ran.out + ran.err, re.DOTALL | re.MULTILINE)
 
 
-def test_the_demo_shows_what_it_promises() -> None:
-    ran = run("demo")
-    assert (ran.code, ran.err) == (0, "")
-    titles = re.findall(r"^(\d)\. ", ran.out, re.MULTILINE)
-    assert titles == ["1", "2", "3", "4", "5"]
-    for fact in (
-        "retried          by owner worker-a, the job is retrying",
-        "stalled          by the keeper, the job is stalled",
-        "refused          worker-a: complete: lease_conflict",
-        "suspended        by owner worker-a, the job is waiting",
-        "resumed          by client ann, the job is queued",
-        "cancelled        by owner worker-a, the job is cancelled",
-        "dead_lettered    by owner worker-a, the job is dead_lettered",
-        "requeued         by operator olga, the job is queued",
-        "again gives the same job: True",
-        "its hash chain holds",
-        "does not carry the hash of its content",
-        "(run 1 cancelled, run 2 succeeded)",
-    ):
-        assert fact in ran.out, fact
-
-
-def test_the_demo_tells_one_history_in_all_five_vocabularies() -> None:
-    rows = run("demo").out.partition("  dialect ")[2].splitlines()[1:6]
-    assert [row.split()[:2] for row in rows] == [
-        ["formal", "Completed"],
-        ["authoritative", "Completed"],
-        ["reliability", "succeeded"],
-        ["contract", "succeeded"],
-        ["quality", "done"],
-    ]
-
-
-def test_the_demo_is_the_same_every_time() -> None:
-    assert run("demo").out == run("demo").out
-
-
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["piped", "NO_COLOR"])
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["demo"],
         ["lifecycle"],
         ["lifecycle", "--matrix"],
         ["lifecycle", "--dialect", "quality"],
@@ -121,7 +84,7 @@ def test_what_is_not_read_by_a_person_has_no_escape_codes(arguments: list[str], 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@pytest.mark.parametrize("arguments", [["demo"], ["lifecycle"], ["lifecycle", "check", "--jobs", "1"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["lifecycle"], ["lifecycle", "check", "--jobs", "1"]], ids=" ".join)
 def test_a_terminal_gets_colours_and_the_same_words(arguments: list[str]) -> None:
     ran = watched(*arguments)
     assert ran.code == 0
@@ -130,6 +93,6 @@ def test_a_terminal_gets_colours_and_the_same_words(arguments: list[str]) -> Non
     assert plain[0] == run(*arguments).out.splitlines()[0]
 
 
-@pytest.mark.parametrize("arguments", [["demo"], ["lifecycle"], ["lifecycle", "check", "--jobs", "1"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["lifecycle"], ["lifecycle", "check", "--jobs", "1"]], ids=" ".join)
 def test_no_color_takes_the_colours_off_a_terminal(arguments: list[str]) -> None:
     assert not COLOUR.search(watched(*arguments, env={"NO_COLOR": "1"}).out)

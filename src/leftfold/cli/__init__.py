@@ -127,12 +127,13 @@ class Verb(NamedTuple):
 
 
 VERBS: Final = {
+    "demo":      Verb("Begin here", "Watch three workers, of which one is killed, and its jobs.", _demo),
     "enqueue":   Verb("Jobs", "Make a job, and print its id.", _enqueue),
     "jobs":      Verb("Jobs", "List jobs, show one, read its history.", _jobs),
     "dlq":       Verb("Jobs", "List dead letters, show why, try them again.", _dlq),
+    "queues":    Verb("Jobs", "List queues, pause and resume them.", _queues),
     "worker":    Verb("Workers", "Run the jobs of an app.", _worker),
     "workers":   Verb("Workers", "List the workers that run.", _workers),
-    "queues":    Verb("Jobs", "List queues, pause and resume them.", _queues),
     "feed":      Verb("The log", "Read every event, as one of any number of consumers.", _feed),
     "verify":    Verb("The log", "Derive every job anew from its log, and say what differs.", _verify),
     "rebuild":   Verb("The log", "Bring rows and counters to what the logs say.", _rebuild),
@@ -140,7 +141,6 @@ VERBS: Final = {
     "import":    Verb("The log", "Take in the jobs of an export.", _import),
     "migrate":   Verb("The store", "Make a store, or bring it to the schema of this version.", _migrate),
     "doctor":    Verb("The store", "Look whether a store is healthy, and say what to do.", _doctor),
-    "demo":      Verb("The lifecycle", "Watch five jobs on their way through an embedded store.", _demo),
     "lifecycle": Verb("The lifecycle", "Show states and events in every form; check: the proof.", _lifecycle),
 }  # fmt: skip
 

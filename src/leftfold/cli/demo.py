@@ -1,227 +1,191 @@
-"""`leftfold demo`: five jobs on their way through an embedded store. Every line is read back from its log."""
+"""`leftfold demo`: some hundred jobs, three workers, one of them killed; and in the end every job is accounted for."""
 
+import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final
+from urllib.parse import quote
 
 import click
 
-from leftfold.cli.text import table
-from leftfold.core.commands import Actor
-from leftfold.core.errors import BrokenChainError, LeftfoldError
-from leftfold.core.job import Job, fold, logged
-from leftfold.core.lifecycle import Who
-from leftfold.core.limits import DAY, SECOND
-from leftfold.core.record import GENESIS, Record, check_chain, link, seal
-from leftfold.core.retry import Policy
-from leftfold.core.values import Failure
-from leftfold.dialects import DIALECTS
-from leftfold.dialects.run import runs
+from leftfold.app import Call
+from leftfold.cli import demo_report
+from leftfold.cli.demo_fleet import CONCURRENCY, LEASE, Fleet
+from leftfold.cli.text import ProgressLine, bar, number, wrapped
+from leftfold.core import events as e
+from leftfold.core.errors import LeftfoldError
+from leftfold.core.lifecycle import ENDED, State
+from leftfold.core.record import Record
 from leftfold.engine import Engine
-from leftfold.opening import open as open_store
-from leftfold.store.replies import Claim
+from leftfold.store.replies import Summary
 
-KEEPER = Actor(who=Who.KEEPER, name="keeper")
-_DAYS = DAY // SECOND
+WORKERS: Final = ["worker-1", "worker-2", "worker-3"]
+VICTIM: Final = "worker-2"
+_MOST_SECONDS: Final = 120.0  # on any machine that is not much too busy it takes a fifth of that
+_LOOK_EVERY: Final = 0.1
+_STAMP: Final = 11  # columns in front of what is told
 
-
-class Clock:
-    """The demo's own time, from now on: three days pass in no time."""
-
-    def __init__(self) -> None:
-        self.now = time.time_ns() // 1000
-
-    def __call__(self) -> int:
-        """Give the time."""
-        return self.now
-
-
-class Scene:
-    """One job on its way."""
-
-    def __init__(self, jobs: Engine, clock: Clock, kind: str, policy: Policy = Policy()) -> None:
-        self.jobs = jobs
-        self._clock = clock
-        self._began = clock.now
-        self._seen = 0
-        self.job_id = jobs.enqueue(kind, policy=policy, by="ann").job_id
-        self._tell("ann", "enqueue")
-
-    @property
-    def log(self) -> list[Record]:
-        """Give the job's log, as the store has it."""
-        return self.jobs.history(self.job_id)
-
-    def say(self, who: str, what: str, act: Callable[[], object]) -> None:
-        """Do something, and print what came of it or why it was refused."""
-        try:
-            act()
-        except LeftfoldError as error:
-            click.echo(f"  {self._time()}  {click.style('refused', fg='red'):<25} {who}: {what}: {error.code}")
-        else:
-            self._tell(who, what)
-
-    def claim(self, worker: str) -> Claim:
-        """Let a worker claim and start the job."""
-        (claim,) = self.jobs.claim(worker, job_id=self.job_id, lease=60)
-        self._tell(worker, "claim")
-        self.say(worker, "start", lambda: self.jobs.start(claim))
-        return claim
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        self._clock.now += int(seconds * SECOND)
-
-    def _tell(self, who: str, what: str) -> None:
-        log = self.log
-        for record in log[self._seen :]:
-            event = click.style(record.event.wire, fg="cyan")
-            told = f"by {record.who} {record.actor}" if record.who.value != record.actor else f"by the {record.actor}"
-            state = click.style(_state(fold(log[: record.version])), bold=True)
-            click.echo(f"  {self._time()}  {event:<25} {told}, the job is {state}")
-        if len(log) == self._seen:
-            click.echo(f"  {self._time()}  {'nothing new':<16} {who}: {what}, it is so already")
-        self._seen = len(log)
-
-    def _time(self) -> str:
-        return click.style(f"{(self._clock.now - self._began) / SECOND:>8.1f} s", dim=True)
-
-
-def _state(job: Job | None) -> str:
-    return job.state.value if job else "nothing"
-
-
-def _title(text: str) -> None:
-    click.echo(f"\n{click.style(text, bold=True)}")
+_TERMINATED: Final = 143
 
 
 @click.command()
-@click.option("--keep", type=click.Path(dir_okay=False), help="Keep the store in this new file, to look around in it.")
+@click.option("--keep", type=click.Path(dir_okay=False), help="Keep the store in this new file.")
 def demo(keep: str | None) -> None:
-    """Watch five jobs in an embedded store: retries, a crash, an approval, a cancellation, a dead letter."""
+    """Watch some hundred jobs, three workers, and what becomes of the jobs of one that is killed.
+
+    Everything is real: an SQLite file, worker processes, and SIGKILL. It takes about fifteen seconds, and prints how to
+    look around in what it leaves behind.
+    """
     if keep is not None and Path(keep).exists():
-        raise click.UsageError(f"{keep} exists already: name a new file.")
-    with tempfile.TemporaryDirectory() as folder:
-        clock = Clock()
-        with open_store(f"sqlite:///{keep or Path(folder, 'demo.db')}", clock=clock) as jobs:
-            click.echo(
-                "A job's state is the left fold of its events. Five jobs in an SQLite file, and what becomes of them:"
-            )
-            _flaky(jobs, clock)
-            crashed = _crash(jobs, clock)
-            _approval(jobs, clock)
-            _cancellation(jobs, clock)
-            _poison(jobs, clock)
-            _fold_and_chain(crashed)
-            _dialects(crashed)
-    # Right after `make demo` the command is not on the path: show it as it was called.
-    called = sys.argv[0] if Path(sys.argv[0]).name == "leftfold" and not shutil.which("leftfold") else "leftfold"
-    if keep is None:
-        look = f"{called} demo --keep demo.db && {called} jobs list --store sqlite:///demo.db"
-    else:
-        look = f"{called} jobs list --store sqlite:///{keep}"
-    click.echo(
-        f"\nLook around:   {look}\nThe tables:    {called} lifecycle | {called} lifecycle --matrix"
-        f"\nProve it:      {called} lifecycle check"
-    )
+        raise click.UsageError(f"{keep} exists already: name a new file")
+    if keep is not None and not Path(keep).absolute().parent.is_dir():
+        raise click.UsageError(f"there is no folder to make {keep} in")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))  # by an exception: the workers must not stay
+    with _folder(stays=keep is None) as folder:
+        file = Path(keep).absolute() if keep else folder / "demo.db"
+        # For this process and for the workers, which inherit it. The app reads it when it is imported.
+        os.environ["LEFTFOLD_DATABASE_URL"] = url = f"sqlite:///{quote(str(file))}"
+        from leftfold.cli.demo_app import app, calls  # noqa: PLC0415
+
+        with app:
+            show = Show(app.engine)
+            show.enqueue(calls())
+            with Fleet(WORKERS, folder) as fleet:
+                show.watch(fleet)
+            demo_report.report(app.engine, show.jobs, show.lost)
+            demo_report.look_further(app.engine, url, file if keep else folder, show.lost)
 
 
-def _flaky(jobs: Engine, clock: Clock) -> None:
-    _title("1. A flaky job is tried again, later and later")
-    scene = Scene(jobs, clock, "flaky")
-    for pause in (1, 2):
-        claim = scene.claim("worker-a")
-        error = Failure(code="network", message="connection reset")
-        scene.say("worker-a", "fail", partial(jobs.fail, claim, error))
-        scene.wait(pause)
-    claim = scene.claim("worker-b")
-    scene.say("worker-b", "complete", lambda: jobs.complete(claim, "done"))
-
-
-def _crash(jobs: Engine, clock: Clock) -> Scene:
-    _title("2. A worker dies; its lease runs out, another one takes over, and the dead one comes back too late")
-    scene = Scene(jobs, clock, "crash")
-    zombie = scene.claim("worker-a")
-    scene.say("keeper", "stall", lambda: jobs.stall(scene.job_id, by=KEEPER))
-    scene.wait(61)
-    scene.say("keeper", "stall", lambda: jobs.stall(scene.job_id, reason="lease expired", by=KEEPER))
-    claim = scene.claim("worker-b")
-    scene.say("worker-a", "complete", lambda: jobs.complete(zombie, "from the grave"))
-    for _ in range(2):
-        scene.say("worker-b", "complete", lambda: jobs.complete(claim, "from the living"))
-    return scene
-
-
-def _approval(jobs: Engine, clock: Clock) -> None:
-    _title("3. A job waits three days for an approval and holds no worker meanwhile")
-    scene = Scene(jobs, clock, "refund")
-    claim = scene.claim("worker-a")
-    scene.say("worker-a", "suspend", lambda: jobs.suspend(claim, "approved", deadline=3 * _DAYS))
-    scene.wait(1 * _DAYS)
-    for _ in range(2):
-        scene.say("ann", "signal", lambda: jobs.signal(scene.job_id, "approved", {"by": "ann"}, by="ann"))
-    again = scene.claim("worker-b")
-    scene.say("worker-b", "complete", lambda: jobs.complete(again))
-
-
-def _cancellation(jobs: Engine, clock: Clock) -> None:
-    _title("4. Cancelled while it runs: asked first, heeded by its owner")
-    scene = Scene(jobs, clock, "report")
-    claim = scene.claim("worker-a")
-    scene.say("ann", "cancel", lambda: jobs.cancel(scene.job_id, reason="no longer needed", by="ann"))
-    scene.say("worker-a", "release", lambda: jobs.release(claim))
-    scene.say("ann", "cancel", lambda: jobs.cancel(scene.job_id, by="ann"))
-
-
-def _poison(jobs: Engine, clock: Clock) -> None:
-    _title("5. A job that cannot succeed is set aside with a reason, looked at, and reopened")
-    scene = Scene(jobs, clock, "import", Policy(max_failures=1))
-    claim = scene.claim("worker-a")
-    error = Failure(code="validation_failed", message="no such column")
-    scene.say("worker-a", "fail", lambda: jobs.fail(claim, error))
-    scene.say("olga", "requeue", lambda: jobs.requeue(scene.job_id, by="olga"))
-    scene.say("olga", "requeue", lambda: jobs.requeue(scene.job_id, reason="column added", by="olga"))
-
-
-def _fold_and_chain(scene: Scene) -> None:
-    _title("The log is the truth")
-    log = scene.log
-    job = fold(log)
-    same = job is not None and logged(job) == logged(scene.jobs.get(scene.job_id))
-    click.echo(f"  folding the {len(log)} records of the second job again gives the same job: {same}")
-    seals, head = [], GENESIS
-    for record in log:
-        head = link(head, record)
-        seals.append(seal(head))
-    check_chain(zip(log, seals, strict=True))
-    click.echo("  its hash chain holds, from the first record to the last")
-    forged = [*log]
-    forged[2] = forged[3]
+@contextmanager
+def _folder(*, stays: bool) -> Iterator[Path]:
+    """Make a folder for the store and the log lines of the workers. It stays if all went well and it is wanted."""
+    folder = Path(tempfile.mkdtemp(prefix="leftfold-demo-"))
     try:
-        check_chain(zip(forged, seals, strict=True))
-    except BrokenChainError:
-        click.echo("  with one record exchanged, the next one does not carry the hash of its content")
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if not stays:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Row(NamedTuple):
-    dialect: str
-    state: str
-    events: str
+class Show:
+    """The demo while it runs: what is to be told, and a line that says how far it is."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._began = time.monotonic()
+        self._line = ProgressLine()
+        self.jobs = 0
+        self._killed_at = 0
+        self._slow_before: set[str] = set()
+        self.lost: list[str] = []  # the jobs that were killed with their worker
+        self._noticed = self._taken_over = False
+
+    def tell(self, text: str) -> None:
+        """Say what happened, and when."""
+        self._line.clear()
+        stamp = click.style(f"{time.monotonic() - self._began:>6.1f} s", dim=True)
+        click.echo(f"{stamp}   {wrapped(text, _STAMP)}")
+
+    def enqueue(self, calls: list[Call[Any]]) -> None:
+        """Make all jobs."""
+        click.echo(click.style("Three workers, one SQLite file, and a worker that will not live to the end", bold=True))
+        self.jobs = len(calls)
+        self._engine.enqueue_many([call.new_job() for call in calls])
+        kinds = Counter(call.handler.kind for call in calls)
+        mixed = ", ".join(f"{kinds[kind]} {kind} ({nature})" for kind, nature in demo_report.KINDS.items())
+        self.tell(f"{number(self.jobs, 'jobs')} were enqueued in one transaction: {mixed}")
+
+    def watch(self, fleet: Fleet) -> None:
+        """Look on until all jobs have ended, and kill a worker in between."""
+        processes = ", ".join(f"{name} (pid {fleet.pid(name)})" for name in WORKERS)
+        self.tell(f"started {processes}, each with room for {CONCURRENCY} jobs at once")
+        try:
+            while self._look(fleet) < self.jobs:
+                if time.monotonic() - self._began > _MOST_SECONDS:
+                    raise LeftfoldError(f"the jobs did not end within {_MOST_SECONDS:.0f} s: is this machine busy?")
+                time.sleep(_LOOK_EVERY)
+            self._line.show("all jobs have ended, the workers leave")
+            fleet.left()
+        finally:
+            self._line.clear()
+        self.tell("all jobs have ended, and the two workers that were left have ended by themselves")
+
+    def _look(self, fleet: Fleet) -> int:
+        """Look once, and give how many jobs have ended."""
+        fleet.check()
+        counts: Counter[State] = Counter()
+        for count in self._engine.counts():
+            counts[count.state] += count.jobs
+        ended = sum(jobs for state, jobs in counts.items() if state in ENDED)
+        at_work = self._engine.list(states=(State.CLAIMED, State.RUNNING)).jobs
+        if not self.lost and ended >= self.jobs // 4:
+            self._kill_if_busy(fleet, at_work)
+        elif self.lost and not self._taken_over:
+            self._hear_of_the_lost()
+        self._line.show(self._told(ended, counts[State.RETRYING], at_work))
+        return ended
+
+    def _told(self, ended: int, again: int, at_work: tuple[Summary, ...]) -> str:
+        by_worker = Counter(_name(job) for job in at_work)
+        busy = ", ".join(f"{name} {'killed' if self.lost and name == VICTIM else by_worker[name]}" for name in WORKERS)
+        return (
+            f"{bar(ended / self.jobs)} {ended} of {self.jobs} jobs have ended; at work: {busy}; "
+            f"{again} to be tried again"
+        )
+
+    def _kill_if_busy(self, fleet: Fleet, at_work: tuple[Summary, ...]) -> None:
+        """Kill the victim when a slow job has just begun there: that one cannot have ended before the signal comes."""
+        slow = {job.id for job in at_work if job.kind == "report" and _name(job) == VICTIM}
+        fresh, self._slow_before = slow - self._slow_before, slow
+        if not fresh:
+            return
+        pid = fleet.pid(VICTIM)
+        fleet.kill(VICTIM)
+        self._killed_at = time.time_ns() // 1000
+        held = [job for job in self._engine.list(states=(State.CLAIMED, State.RUNNING)).jobs if _name(job) == VICTIM]
+        # A slow one comes first: its history shows best what happened.
+        self.lost = [job.id for job in sorted(held, key=lambda job: job.kind != "report")]
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(job.kind for job in held).items()))
+        told = click.style(f"{VICTIM} (pid {pid}) was killed with SIGKILL", fg="red", bold=True)
+        self.tell(f"{told} while it ran {number(len(held), 'jobs')}: {kinds}")
+
+    def _hear_of_the_lost(self) -> None:
+        """Say so when all of them are back in the queue, and when all of them have somebody else."""
+        since = [
+            [record for record in self._engine.history(job_id) if record.at > self._killed_at] for job_id in self.lost
+        ]
+        keepers = _who(since, e.Stalled)
+        if keepers and not self._noticed:
+            self._noticed = True
+            self.tell(
+                f"its leases of {LEASE:g} s ran out: {' and '.join(sorted(set(keepers)))} noticed, and put its "
+                f"{number(len(self.lost), 'jobs')} back into the queue"
+            )
+        if owners := _who(since, e.Claimed):
+            self._taken_over = True
+            took = click.style(f"{' and '.join(sorted(set(owners)))} took over", fg="green", bold=True)
+            self.tell(f"{took} all that {VICTIM} had")
 
 
-def _dialects(scene: Scene) -> None:
-    _title("One history, five vocabularies (a name that the specification lacks is marked *)")
-    log = scene.log
-    rows = []
-    for dialect in DIALECTS.values():
-        steps = dialect.project(log)
-        said = [f"{step.move.event}{'*' * step.ours}" for step in steps if step.move.event]
-        rows.append(_Row(dialect.name, steps[-1].move.target, ", ".join(said)))
-    last = ", ".join(f"run {run.attempt} {run.status}" for run in runs(log))
-    rows.append(_Row("", "", f"({last})"))
-    click.echo("\n".join("  " + line for line in table(["dialect", "state", "events"], rows)))
+def _who(logs: list[list[Record]], event: type[e.Transition]) -> list[str]:
+    """Give who said this of each job, or nothing as long as it was not said of all."""
+    said = [next((_short(each.actor) for each in log if isinstance(each.event, event)), None) for log in logs]
+    return [name for name in said if name] if all(said) else []
+
+
+def _short(worker: str) -> str:
+    """Give a worker's name without what tells two of one name apart."""
+    return worker.partition(":")[0]
+
+
+def _name(job: Summary) -> str:
+    return _short(job.owner or "")

@@ -32,7 +32,7 @@ STYLES: Final[dict[State, dict[str, Any]]] = {
     State.DEAD_LETTERED: {"fg": "red", "bold": True},
 }  # fmt: skip
 
-_SHORT_ID: Final = 18  # the time and the counter in an id: two jobs of one process never share them
+SHORT_ID: Final = 18  # the time and the counter in an id: two jobs of one process never share them
 _DATA_CHARS: Final = 200  # of an event's data, where there is no terminal whose width would say
 #: What an event says that is said better elsewhere: `jobs show`, `--json`, another column.
 _UNTOLD: Final = frozenset({
@@ -79,7 +79,7 @@ def _rows(columns: dict[str, list[str]]) -> list[str]:
 
 def _short_ids(ids: Sequence[str]) -> list[str]:
     """Shorten ids to what tells them apart from each other."""
-    length = _SHORT_ID
+    length = SHORT_ID
     while length < max(map(len, ids), default=0) and len({job_id[:length] for job_id in ids}) < len(ids):
         length += 1
     return [job_id[:length] for job_id in ids]
@@ -138,8 +138,8 @@ def _facts(job: Job, now: int, called: str) -> Iterator[tuple[str, str]]:
         yield f"answer {clean(key)}", "expired" if answer.expired else _json(answer.payload)
 
 
-def history_lines(records: Sequence[Record], dialect: Dialect | None = None) -> list[str]:
-    """Give a log, a line per event; in a dialect's words where one is given."""
+def history_lines(records: Sequence[Record], dialect: Dialect | None = None, *, indent: int = 0) -> list[str]:
+    """Give a log, a line per event; in a dialect's words where one is given. So many columns stand before it."""
     head = ["", "time", "", "event", *(["state"] if dialect else []), "by", "data"]
     steps = {step.record.version: step for step in dialect.project(records)} if dialect else {}
     rows, before, state, attempt = [], records[0].at if records else 0, "", 0
@@ -153,7 +153,7 @@ def history_lines(records: Sequence[Record], dialect: Dialect | None = None) -> 
         since = "" if record.version == 1 else f"+{span(record.at - before)}"
         rows.append([str(record.version), clock(record.at), since, *said, _who(record), _data(record, attempt)])
         before = record.at
-    return _fitting(head, rows)
+    return [f"{' ' * indent}{line}" for line in _fitting(head, rows, indent)]
 
 
 def event_lines(records: Sequence[Record]) -> list[str]:
@@ -167,7 +167,7 @@ def event_lines(records: Sequence[Record]) -> list[str]:
         name = click.style(record.event.wire.ljust(_EVENT), fg="cyan")
         when, job_id = clock(record.at), record.job_id
         if width is not None:
-            when, job_id = when[11:-1], job_id[:_SHORT_ID]
+            when, job_id = when[11:-1], job_id[:SHORT_ID]
         told = f"{when}  {job_id}  {record.version:>3}  {name}"
         more = "  ".join(filter(None, [_who(record), _data(record, None)]))
         room = _DATA_CHARS if width is None else max(width - len(click.unstyle(told)) - 2, _LEAST_DATA // 2)
@@ -183,11 +183,12 @@ def _said(event: str | None, *, ours: bool) -> str:
     return click.style(f"{event}{'*' * ours}", fg="cyan") if event else "—"
 
 
-def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Cut the last column to what the terminal has room for."""
+def _fitting(head: list[str], rows: list[list[str]], before: int) -> list[str]:
+    """Cut the last column to what the terminal has room for behind so many columns."""
     width = terminal_width()
     if width is None:
         return table(head, [[*row[:-1], shorten(row[-1], _DATA_CHARS)] for row in rows])
+    width -= before
     room = _room(head, rows, width)
     if room < _LEAST_DATA:
         rows = [[row[0], row[1][11:19], *row[2:]] for row in rows]

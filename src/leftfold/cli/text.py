@@ -116,7 +116,7 @@ class ProgressLine:
     def show(self, text: str) -> None:
         """Say how far it is."""
         if self._watched:
-            _write_over(text)
+            _write_over(shorten(text, shutil.get_terminal_size().columns - 1))
         elif time.monotonic() - self._shown_at >= _EVERY:
             self._shown_at = time.monotonic()
             click.echo(text, err=True)
@@ -165,10 +165,14 @@ class Bar:
         if not self._total:
             return f"{done:,} {self._what}, {speed:,.0f}/s"
         part = min(done / self._total, 1.0)  # the total is what the counters say: more may have come since
-        full, empty = ("█", "░") if "utf" in sys.stderr.encoding.lower() else ("#", "-")
-        bar = (full * int(part * _BAR)).ljust(_BAR, empty)
         left = span(round((self._total - done) / speed) * SECOND) if speed and done < self._total else "0s"
-        return f"{bar} {part:4.0%}  {done:,} of {self._total:,} {self._what}, {speed:,.0f}/s, {left} left"
+        return f"{bar(part)} {part:4.0%}  {done:,} of {self._total:,} {self._what}, {speed:,.0f}/s, {left} left"
+
+
+def bar(part: float) -> str:
+    """Draw how much of something is done, for standard error."""
+    full, empty = ("█", "░") if "utf" in sys.stderr.encoding.lower() else ("#", "-")
+    return (full * int(part * _BAR)).ljust(_BAR, empty)
 
 
 def number(count: int, what: str) -> str:

@@ -153,8 +153,8 @@ class Attempt:
 
 def _of_handler(trace: TracebackType | None) -> TracebackType | None:
     """Give the part of a traceback that begins in the user's own code; all of it, if there is none."""
-    theirs = trace
-    while theirs is not None and theirs.tb_frame.f_globals.get("__name__", "").startswith(("leftfold.", "asyncio.")):
+    theirs, ours = trace, ("leftfold.worker.", "leftfold.app.", "asyncio.")
+    while theirs is not None and theirs.tb_frame.f_globals.get("__name__", "").startswith(ours):
         theirs = theirs.tb_next
     return theirs or trace
 
