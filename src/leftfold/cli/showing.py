@@ -50,10 +50,8 @@ def styled(state: State, name: str | None = None) -> str:
 
 def job_table(jobs: Sequence[Summary], now: int) -> list[str]:
     """Give jobs as a table, without the columns that nobody uses, or that the terminal has no room for."""
-    width = terminal_width()
-    ids = [job.id for job in jobs] if width is None else _short_ids([job.id for job in jobs])
     columns = {
-        "id": ids,
+        "id": shown_ids([job.id for job in jobs]),
         "state": [styled(job.state) for job in jobs],
         "kind": [job.kind for job in jobs],
         "queue": [job.queue for job in jobs],
@@ -65,12 +63,23 @@ def job_table(jobs: Sequence[Summary], now: int) -> list[str]:
         "tenant": [job.tenant for job in jobs],
         "correlation": [clean(job.correlation_id or "") for job in jobs],
     }
+    return fitted(columns, least=4)
+
+
+def fitted(columns: dict[str, list[str]], least: int) -> list[str]:
+    """Give columns as a table, without those that are empty, and the last ones where the terminal has no room."""
+    width = terminal_width()
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     lines = _rows(shown)
-    while width is not None and len(shown) > 4 and max(len(click.unstyle(line)) for line in lines) > width:
+    while width is not None and len(shown) > least and max(len(click.unstyle(line)) for line in lines) > width:
         shown.popitem()
         lines = _rows(shown)
     return lines
+
+
+def shown_ids(ids: Sequence[str]) -> list[str]:
+    """Give ids as lists show them: on a terminal, their beginnings."""
+    return list(ids) if terminal_width() is None else _short_ids(ids)
 
 
 def _rows(columns: dict[str, list[str]]) -> list[str]:

@@ -8,8 +8,11 @@ import click
 import msgspec
 
 from leftfold.cli.loading import load_app
+from leftfold.cli.showing import fitted
 from leftfold.cli.store import Place, emit, opened, with_json, with_store
-from leftfold.cli.text import span, table
+from leftfold.cli.text import ago, clean
+from leftfold.cli.values import span_of
+from leftfold.core import limits
 from leftfold.store.replies import WorkerView
 
 #: A loop that has not run for so many seconds is dead, or something blocks it.
@@ -38,18 +41,16 @@ _SILENT = 15.0
 @click.option("--until-idle", is_flag=True, help="End when nothing is due, runs, or will be tried again.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
-    default=30.0,
+    default="30s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="SPAN",
     help="How long attempts may go on when the worker is to stop; then they are given back.",
 )
 @click.option(
     "--poll",
-    type=click.FloatRange(0.01, 60),
-    default=1.0,
+    default="1s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="SPAN",
     help="How often to look for jobs that nobody told us of.",
 )
 @click.option("--name", "worker", metavar="NAME", help="How the worker is called on the log.  [default: the host]")
@@ -64,7 +65,7 @@ _SILENT = 15.0
     help="For people or for programs.",
 )
 def worker(
-    *, name: str, queues: str | None, concurrency: int, processes: int, until_idle: bool, grace: float, poll: float,
+    *, name: str, queues: str | None, concurrency: int, processes: int, until_idle: bool, grace: str, poll: str,
     worker: str | None, log_level: str, log_format: Any,
 ) -> None:  # fmt: skip
     """Run the jobs of an app, from the store that the app names.
@@ -80,10 +81,14 @@ def worker(
     from leftfold.worker import Worker  # noqa: PLC0415 - the help needs none
     from leftfold.worker.logs import set_up  # noqa: PLC0415 - the help needs none
 
-    app = load_app(name)
-    wanted = None if queues is None else [each.strip() for each in queues.split(",") if each.strip()]
     made = Worker(
-        app, queues=wanted, concurrency=concurrency, grace=grace, until_idle=until_idle, poll=poll, name=worker
+        load_app(name),
+        queues=None if queues is None else _names(queues),
+        concurrency=concurrency,
+        grace=_seconds("grace", grace, 0, limits.DAY),
+        until_idle=until_idle,
+        poll=_seconds("poll", poll, limits.SECOND // 100, limits.MINUTE),
+        name=worker,
     )
     set_up(log_level, log_format)
     if processes > 1 and "LEFTFOLD_WORKER_CHILD" not in os.environ:
@@ -94,21 +99,31 @@ def worker(
         made.run()
 
 
+def _names(queues: str) -> list[str]:
+    found = [name.strip() for name in queues.split(",")]
+    for name in found:
+        limits.name("queue", name)
+    return found
+
+
+def _seconds(what: str, text: str, low: int, high: int) -> float:
+    return (span_of(what, text, low, high) or 0) / limits.SECOND
+
+
 @click.command()
 @with_store
 @with_json
 def workers(place: Place, *, as_json: bool) -> None:
     """List the workers that run, or died without a word, and say which of their loops are silent."""
     with opened(place) as engine:
-        found = engine.workers()
-    for each in found if as_json else ():
-        emit(_shape(each))
-    if not as_json:
-        if not found:
-            click.echo("no workers", err=True)
-            return
-        rows = [_row(_shape(each)) for each in found]
-        click.echo("\n".join(table(("WORKER", "HOST", "PID", "RUNS", "DONE", "HEARD OF", "SILENT LOOPS"), rows)))
+        found = [_shape(each) for each in engine.workers()]
+    if as_json:
+        for each in found:
+            emit(each)
+    elif found:
+        click.echo("\n".join(_table(found)))
+    else:
+        click.echo("no workers", err=True)
 
 
 def _shape(view: WorkerView) -> dict[str, Any]:
@@ -120,9 +135,19 @@ def _shape(view: WorkerView) -> dict[str, Any]:
             "silent": silent}  # fmt: skip
 
 
-def _row(shape: dict[str, Any]) -> tuple[str, ...]:
-    heard = f"{span(int(shape['age'] * 1_000_000))} ago"
-    return (
-        str(shape["worker"]), str(shape.get("host", "")), str(shape.get("pid", "")), str(shape.get("running", "")),
-        str(shape.get("done", "")), heard, ", ".join(shape["silent"]) or "-",
-    )  # fmt: skip
+def _table(found: list[dict[str, Any]]) -> list[str]:
+    return fitted({
+        "worker": [clean(each["worker"]) for each in found],
+        "running": [f"{each.get('running', '?')} of {each.get('concurrency', '?')}" for each in found],
+        "done": [str(each.get("done", "")) for each in found],
+        "heard of": [_heard(each["age"]) for each in found],
+        "silent loops": [click.style(", ".join(each["silent"]), fg="red") if each["silent"] else "" for each in found],
+        "queues": [clean(", ".join(each.get("queues") or ["all"])) for each in found],
+        "pid": [str(each.get("pid", "")) for each in found],
+        "host": [clean(each.get("host", "")) for each in found],
+    }, least=4)  # fmt: skip
+
+
+def _heard(seconds: float) -> str:
+    told = ago(0, round(seconds * limits.SECOND))
+    return click.style(told, fg="red") if seconds > _SILENT else told
