@@ -19,7 +19,8 @@ from leftfold.core.errors import LeftfoldError
 
 CODES = {
     "LeftfoldError": 1, "DesignError": 1, "JobError": 1, "ValidationError": 2, "LimitExceededError": 2,
-    "TransientError": 1, "PermanentError": 1, "RefusedError": 4, "JobNotFoundError": 3, "JobExistsError": 4,
+    "TransientError": 1, "Retry": 1, "PermanentError": 1, "OutcomeError": 1, "JobFailed": 1, "JobCancelled": 1,
+    "ResultTimeoutError": 1, "NoCurrentJobError": 1, "RefusedError": 4, "JobNotFoundError": 3, "JobExistsError": 4,
     "KeyTakenError": 4, "JobFrozenError": 4, "QueuePausedError": 4, "FeedConflictError": 4,
     "IllegalTransitionError": 4, "JobEndedError": 4, "NotPermittedError": 4,
     "DialectRefusedError": 4, "NotDueError": 4, "LeaseConflictError": 4, "RevisionConflictError": 4,
