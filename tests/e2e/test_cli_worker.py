@@ -175,9 +175,10 @@ def test_the_store_must_be_of_this_version(shop: Home) -> None:
     assert complaint(ran).startswith("leftfold: store_not_ready: ")
 
 
-def test_a_store_that_cannot_be_reached_is_worth_another_try(server_home: Home) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_store_that_cannot_be_reached_is_worth_another_try(server_home: Home, processes: str) -> None:
     away = with_modules(server_home._replace(url="postgresql://nobody@127.0.0.1:1/nothing"))
-    ran = work(away)
+    ran = work(away, "--processes", processes)
     assert (ran.code, ran.out) == (75, "")
     assert complaint(ran).startswith("leftfold: store_unavailable: ")
 

@@ -94,6 +94,8 @@ def worker(
     if processes > 1 and "LEFTFOLD_WORKER_CHILD" not in os.environ:
         from leftfold.worker.processes import Processes  # noqa: PLC0415 - only who wants several needs it
 
+        with made.app:
+            made.app.engine.clock()  # what is wrong with the store is said once, and not by every child again and again
         Processes(processes, [sys.executable, "-m", "leftfold", *sys.argv[1:]]).run()
     else:
         made.run()
