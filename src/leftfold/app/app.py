@@ -1,17 +1,28 @@
 """The app: where the jobs are, and which functions do them."""
 
 import asyncio
+import inspect
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, final, overload
 from weakref import WeakKeyDictionary
 
-from leftfold import opening
+from leftfold import asking, opening
 from leftfold.app.context import Context
+from leftfold.app.functions import name_of
 from leftfold.app.handle import Handle
-from leftfold.app.handler import AsyncHandler, Call, Handler, Options, SyncHandler
+from leftfold.app.handler import (
+    NEVER_RETRIED,
+    AsyncHandler,
+    Call,
+    Handler,
+    OnConflict,
+    Options,
+    SyncHandler,
+    check_conflict,
+)
 from leftfold.core import limits
 from leftfold.core.errors import DesignError, JobNotFoundError, ValidationError
 from leftfold.core.retry import DEFAULT_POLICY, Allowance, Backoff, Policy
@@ -29,7 +40,16 @@ Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 #: Opens what a worker process needs while it lives; what it yields is `ctx.state`.
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
+#: How often to try again after an exception of a class; an `Allowance` says when, too.
+Retries = Mapping[type[BaseException], int | Allowance]
+
+_ON_EXHAUSTED: Final = ("dead_letter", "fail")
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+@final
+class _Anything:
+    """What only a parameter takes that takes anything: it is not to be mistaken for one that takes the context."""
 
 
 class App:
@@ -54,6 +74,8 @@ class App:
         self.settings: dict[str, Any] = {"schema": schema, "enforce": enforce, "prepare": prepare}
         self.handlers: dict[str, Handler[..., Any]] = {}
         self.middlewares: list[Middleware] = []
+        if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
+            raise DesignError("the lifespan is a bare generator: decorate it with contextlib.asynccontextmanager")
         self.lifespan = lifespan
         self._actor = actor
         self._engine: Engine | None = None
@@ -115,7 +137,13 @@ class App:
 
     # --- the handlers -----------------------------------------------------------------------------------------------
 
-    # An async function is a function, too: the type checker takes the first that fits.
+    # An async function is a function, too, and what takes anything takes a context: the first that fits counts.
+    @overload
+    def job(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[_Anything, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncHandler[..., R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[_Anything, P], R], /) -> SyncHandler[..., R]: ...
     @overload
     def job(  # type: ignore[overload-overlap]
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
@@ -130,7 +158,7 @@ class App:
     def job(
         self, function: None = None, /, *, name: str | None = None, queue: str = "default", priority: int | str = 0,
         max_failures: int = DEFAULT_POLICY.max_failures, retry_delay: Span = 0.5, retry_delay_max: Span = 60,
-        retries: Mapping[type[BaseException], int | Allowance] | None = None, lease: Span = 60,
+        retries: Retries | None = None, lease: Span = 60,
         timeout: Span | None = None, on_exhausted: Literal["dead_letter", "fail"] = "dead_letter",
         hold_stalled: bool = False,
     ) -> "_Decorator": ...  # fmt: skip
@@ -139,9 +167,9 @@ class App:
         """Make a function a kind of job: `@app.job`, or `@app.job(queue="mail", max_failures=3, lease=30)`.
 
         The kind is called as the function is, or `name`. An attempt that fails is tried again after `retry_delay`
-        seconds, then after twice as long and so on, until there were `max_failures`; `retries` says otherwise for some
-        exceptions, 0 for never. `lease` is how long a worker may be silent before the job is taken from it, `timeout`
-        how long an attempt may take.
+        seconds, then after twice as long and so on, until there were `max_failures`; `retries` says for some exceptions
+        how often they are tried again, 0 for never, and counts each apart. `lease` is how long a worker may be silent
+        before the job is taken from it, `timeout` how long an attempt may take.
         """
         decorator = _Decorator(self, **settings)
         return decorator if function is None else decorator(function)
@@ -166,18 +194,48 @@ class App:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    def enqueue_many(self, calls: Iterable[Call[R]], *, within: object = None) -> list[Handle[R]]:
+    def enqueue_many(
+        self,
+        calls: Iterable[Call[R]],
+        *,
+        on_conflict: OnConflict = "return",
+        request_id: str | None = None,
+        within: object = None,
+    ) -> list[Handle[R]]:
         """Make jobs of many calls in one transaction: `app.enqueue_many(send.call(to) for to in everybody)`."""
-        made = list(calls)
-        receipts = self.engine.enqueue_many([call.new_job() for call in made], within=within)
+        made = self._batch(calls, on_conflict)
+        receipts = self.engine.enqueue_many(
+            [call.new_job() for call in made], on_conflict=on_conflict, request_id=request_id, within=within
+        )
         return [call.handler.handle(receipt) for call, receipt in zip(made, receipts, strict=True)]
 
-    async def aenqueue_many(self, calls: Iterable[Call[R]], *, within: object = None) -> list[Handle[R]]:
+    async def aenqueue_many(
+        self,
+        calls: Iterable[Call[R]],
+        *,
+        on_conflict: OnConflict = "return",
+        request_id: str | None = None,
+        within: object = None,
+    ) -> list[Handle[R]]:
         """Make jobs of many calls in one transaction."""
-        made = list(calls)
+        made = self._batch(calls, on_conflict)
         engine = await self.aengine()
-        receipts = await engine.enqueue_many([call.new_job() for call in made], within=within)
+        receipts = await engine.enqueue_many(
+            [call.new_job() for call in made], on_conflict=on_conflict, request_id=request_id, within=within
+        )
         return [call.handler.handle(receipt) for call, receipt in zip(made, receipts, strict=True)]
+
+    def _batch(self, calls: Iterable[Call[R]], on_conflict: str) -> list[Call[R]]:
+        """Give calls as a list. What holds for a whole batch is said once, so no call may say something of its own."""
+        made = list(calls)
+        check_conflict(on_conflict)
+        for each in made:
+            given: object = each  # whatever the caller's types may say
+            if not isinstance(given, Call) or given.handler.app is not self:
+                raise ValidationError(f"{given!r} is no call of a job of this app: write send.call(…)")
+            if not given.options.is_for_one_of_many:
+                raise ValidationError("on_conflict, request_id and within hold for all: give them to enqueue_many")
+        return made
 
     def handle(self, job_id: str) -> Handle[Any]:
         """Give the handle of a job that is there already."""
@@ -220,34 +278,38 @@ class _Decorator:
         max_failures: int = DEFAULT_POLICY.max_failures,
         retry_delay: Span = 0.5,
         retry_delay_max: Span = 60,
-        retries: Mapping[type[BaseException], int | Allowance] | None = None,
+        retries: Retries | None = None,
         lease: Span = 60,
         timeout: Span | None = None,
         on_exhausted: Literal["dead_letter", "fail"] = "dead_letter",
         hold_stalled: bool = False,
     ) -> None:
+        limits.name("queue", queue)
+        asking.priority_of(priority)
         self._app, self._name, self._options = app, name, Options(queue, priority)
-        given = {error: allowed for error, allowed in (retries or {}).items() if allowed != 0}
-        self._permanent = tuple(error for error, allowed in (retries or {}).items() if allowed == 0)
-        self._codes = {error: _code_of(error) for error in given}
+        self._codes, allowances = _retries(retries)
         policy = Policy(
             max_failures=max_failures,
             backoff=Backoff(
                 base=microseconds("retry_delay", retry_delay), cap=microseconds("retry_delay_max", retry_delay_max)
             ),
-            by_error={
-                self._codes[error]: Allowance(max_failures=each) if isinstance(each, int) else each
-                for error, each in given.items()
-            },
+            by_error=allowances,
             lease=microseconds("lease", lease),
             timeout=None if timeout is None else microseconds("timeout", timeout),
             on_exhausted=on_exhausted,
             hold_stalled=hold_stalled,
         )
         policy.check()
-        limits.name("queue", queue)
+        if on_exhausted not in _ON_EXHAUSTED:
+            raise ValidationError(f"on_exhausted {on_exhausted!r} is none of {', '.join(_ON_EXHAUSTED)}")
         self._policy = DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
 
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[_Anything, P], Coroutine[Any, Any, R]]
+    ) -> AsyncHandler[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[_Anything, P], R]) -> SyncHandler[..., R]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
@@ -260,15 +322,32 @@ class _Decorator:
     def __call__(self, function: Callable[P, R]) -> SyncHandler[P, R]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Any:
-        kind = self._name or str(getattr(function, "__name__", ""))
-        limits.name("name", kind)
-        made = AsyncHandler if asyncio.iscoroutinefunction(function) else SyncHandler
+        if isinstance(function, Handler):
+            raise DesignError(f"{function!r} is a job already: for another one, take its .function")
+        made = AsyncHandler if inspect.iscoroutinefunction(function) else SyncHandler
+        kind = str(getattr(function, "__name__", "")) if self._name is None else self._name
         handler: Handler[..., Any] = made(self._app, function, kind, self._policy, self._options)
-        handler.permanent, handler.codes = self._permanent, self._codes
+        try:
+            limits.name("name", kind)
+        except ValidationError as problem:
+            raise DesignError(f"{name_of(function)} needs a name=: {problem}") from problem
+        handler.codes = self._codes
         self._app.add(handler)
         return handler
 
 
-def _code_of(error: type[BaseException]) -> str:
-    """Give the code under which the log counts an exception."""
-    return _UNNAMED.sub("_", f"{error.__module__}.{error.__qualname__}".removeprefix("builtins."))
+def _retries(given: Retries | None) -> tuple[dict[type[BaseException], str], dict[str, Allowance]]:
+    """Give the code of each exception, under which the log counts it, and what each code may cost."""
+    codes: dict[type[BaseException], str] = {}
+    allowances: dict[str, Allowance] = {}
+    for error, allowed in dict[Any, int | Allowance](given or {}).items():
+        if not isinstance(error, type) or not issubclass(error, BaseException):
+            raise ValidationError(f"retries: {error!r} is no class of exceptions")
+        if issubclass(error, NEVER_RETRIED):
+            raise ValidationError(f"retries: {error.__name__} says by itself that there is no other attempt")
+        codes[error] = _UNNAMED.sub("_", f"{error.__module__}.{error.__qualname__}".removeprefix("builtins."))
+        if not isinstance(allowed, Allowance):
+            limits.between(f"retries of {error.__name__}", allowed, 0, limits.FAILURES_MAX - 1)
+            allowed = Allowance(max_failures=allowed + 1)  # noqa: PLW2901 - the first failure is no retry
+        allowances[codes[error]] = allowed
+    return codes, allowances

@@ -1,31 +1,69 @@
 """What a handler needs beside its arguments: made for each attempt, and put away behind it."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar, overload
+
+from leftfold.core.errors import DesignError
+
+T = TypeVar("T")
 
 
 class _Depends:
     """A factory, as the default of a parameter."""
 
     def __init__(self, factory: Callable[[], Any]) -> None:
+        _check(factory)
         self.factory = factory
-        self.is_async = inspect.isasyncgenfunction(factory) or inspect.iscoroutinefunction(factory)
+        inside = inspect.unwrap(factory)  # what contextlib's decorators made of a generator is entered as well
+        self._is_manager = inside is not factory and _is_generator(inside)
+        self.is_async = inspect.iscoroutinefunction(factory) or inspect.isasyncgenfunction(inside)
 
     async def enter(self, stack: AsyncExitStack) -> Any:
         """Give the value; the stack puts it away."""
-        if inspect.isasyncgenfunction(self.factory):
-            return await stack.enter_async_context(asynccontextmanager(self.factory)())
-        return await self.factory() if self.is_async else self.enter_here(stack)
+        if not self.is_async:
+            return self.enter_here(stack)
+        if inspect.iscoroutinefunction(self.factory):
+            return await self.factory()
+        manager = self.factory if self._is_manager else asynccontextmanager(self.factory)
+        return await stack.enter_async_context(manager())
 
     def enter_here(self, stack: AsyncExitStack | ExitStack) -> Any:
         """Do the same without an event loop."""
+        if self._is_manager:
+            return stack.enter_context(self.factory())
         if inspect.isgeneratorfunction(self.factory):
             return stack.enter_context(contextmanager(self.factory)())
         return self.factory()
 
 
+def _is_generator(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _check(factory: object) -> None:
+    """Refuse what could not be called when an attempt begins."""
+    if not callable(factory):
+        raise DesignError(
+            f"Depends({factory!r}) is no factory: give a function that makes the value, without calling it"
+        )
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as problem:
+        raise DesignError(f"Depends({factory!r}): a factory is called without arguments, but: {problem}") from problem
+    except ValueError:  # something built in, which does not tell
+        pass
+
+
+@overload
+def Depends(factory: Callable[[], AsyncIterator[T]]) -> T: ...
+@overload
+def Depends(factory: Callable[[], Iterator[T]]) -> T: ...
+@overload
+def Depends(factory: Callable[[], Awaitable[T]]) -> T: ...
+@overload
+def Depends(factory: Callable[[], T]) -> T: ...
 def Depends(factory: Callable[[], Any]) -> Any:  # noqa: N802 - it reads as a type where it stands
     """Give the default of a parameter that is no part of the job.
 

@@ -10,10 +10,12 @@ from msgspec import Raw
 from leftfold.core.errors import JobCancelled, JobFailed, ResultTimeoutError
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, State
+from leftfold.core.limits import SECOND
 from leftfold.core.record import Record
 from leftfold.core.values import CancelMode
 from leftfold.store.patience import pauses
 from leftfold.store.replies import Receipt
+from leftfold.times import Span, microseconds
 
 if TYPE_CHECKING:
     from leftfold.app.app import App
@@ -52,7 +54,7 @@ class Handle(Generic[R_co]):
         """Give the job's state."""
         return (await self.aget()).state
 
-    def result(self, timeout: float | None = None) -> R_co:
+    def result(self, timeout: Span | None = None) -> R_co:
         """Wait until the job has ended, and give its result. One that failed or was cancelled raises that."""
         for pause in _looks(self.id, timeout):
             job = self.get()
@@ -61,7 +63,7 @@ class Handle(Generic[R_co]):
             time.sleep(pause)
         return self._outcome(job)
 
-    async def aresult(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - as that of `result`
+    async def aresult(self, timeout: Span | None = None) -> R_co:  # noqa: ASYNC109 - as that of `result`
         """Wait until the job has ended, and give its result. One that failed or was cancelled raises that."""
         for pause in _looks(self.id, timeout):
             job = await self.aget()
@@ -102,11 +104,12 @@ class Handle(Generic[R_co]):
         return await (await self._app.aengine()).cancel(self.id, mode=mode, reason=reason)
 
 
-def _looks(job_id: str, timeout: float | None) -> Iterator[float]:
+def _looks(job_id: str, timeout: Span | None) -> Iterator[float]:
     """Give how long to wait behind each look, until time is up."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    seconds = None if timeout is None else microseconds("timeout", timeout) / SECOND
+    deadline = None if seconds is None else time.monotonic() + seconds
     for pause in pauses():
         left = pause if deadline is None else deadline - time.monotonic()
         yield max(0.0, min(pause, left))
         if left <= 0:
-            raise ResultTimeoutError(f"job {job_id} has not ended within {timeout} s; it goes on")
+            raise ResultTimeoutError(f"job {job_id} has not ended within {seconds:g} s; it goes on")

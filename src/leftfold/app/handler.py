@@ -3,15 +3,16 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
+from contextlib import AsyncExitStack, ExitStack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args
 
 from msgspec import Raw
 
-from leftfold.app.depends import resolved
+from leftfold.app.depends import Dependencies, resolved, resolved_here
 from leftfold.app.handle import Handle
 from leftfold.app.signature import Signature
 from leftfold.asking import NewJob
+from leftfold.core.errors import DesignError, PermanentError, ValidationError
 from leftfold.core.retry import Policy
 from leftfold.store.replies import Receipt
 from leftfold.times import Moment
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
     from leftfold.app.app import App
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+#: What a handler raises to say that another attempt would not help, whatever the policy allows.
+NEVER_RETRIED: Final = (PermanentError, ValidationError)
+#: What if the key is taken. There is always a handle, so a job is never skipped.
+OnConflict = Literal["return", "raise", "replace"]
+_ON_CONFLICT: Final[tuple[str, ...]] = get_args(OnConflict)
+
+
+def check_conflict(given: str) -> None:
+    """Refuse what an engine might know, but a handle could not stand for."""
+    if given not in _ON_CONFLICT:
+        raise ValidationError(f"on_conflict {given!r} is none of {', '.join(_ON_CONFLICT)}")
 
 
 class Options(NamedTuple):
@@ -30,7 +43,7 @@ class Options(NamedTuple):
     priority: int | str = 0
     due: Moment | None = None
     key: str | None = None
-    on_conflict: Literal["return", "raise", "replace"] = "return"
+    on_conflict: OnConflict = "return"
     tenant: str = ""
     correlation_id: str | None = None
     cause: str | None = None
@@ -38,11 +51,16 @@ class Options(NamedTuple):
     request_id: str | None = None
     within: object = None
 
+    @property
+    def is_for_one_of_many(self) -> bool:
+        """Whether it says nothing about the statement that makes the job, which others may share."""
+        return (self.on_conflict, self.request_id, self.within) == ("return", None, None)
 
-class Call(NamedTuple, Generic[R]):
+
+class Call(NamedTuple, Generic[R_co]):
     """A call that is not made yet: for `App.enqueue_many`."""
 
-    handler: "Handler[..., R]"
+    handler: "Handler[..., R_co]"
     payload: Raw
     options: Options
 
@@ -55,18 +73,18 @@ class Call(NamedTuple, Generic[R]):
         )  # fmt: skip
 
 
-class Enqueuing(Generic[P, R]):
+class Enqueuing(Generic[P, R_co]):
     """What can be enqueued, in some way."""
 
-    def __init__(self, handler: "Handler[P, R]", options: Options) -> None:
+    def __init__(self, handler: "Handler[P, R_co]", options: Options) -> None:
         self._handler = handler
         self._options = options
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Give the call without making it, its arguments checked."""
         return Call(self._handler, self._handler.signature.to_payload(args, kwargs), self._options)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Make a job of this call."""
         call, given = self.call(*args, **kwargs), self._options
         (receipt,) = self._handler.app.engine.enqueue_many(
@@ -74,7 +92,7 @@ class Enqueuing(Generic[P, R]):
         )
         return self._handler.handle(receipt)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Make a job of this call."""
         call, given = self.call(*args, **kwargs), self._options
         engine = await self._handler.app.aengine()
@@ -84,7 +102,7 @@ class Enqueuing(Generic[P, R]):
         return self._handler.handle(receipt)
 
 
-class Handler(Enqueuing[P, R]):
+class Handler(Enqueuing[P, R_co]):
     """A kind of job, with the function that does it."""
 
     def __init__(self, app: "App", function: Callable[..., Any], kind: str, policy: Policy, options: Options) -> None:
@@ -95,7 +113,6 @@ class Handler(Enqueuing[P, R]):
         self.policy = policy
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
-        self.permanent: tuple[type[BaseException], ...] = ()
         self.codes: dict[type[BaseException], str] = {}
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", kind)
@@ -111,55 +128,77 @@ class Handler(Enqueuing[P, R]):
         priority: int | str | None = None,
         due: Moment | None = None,
         key: str | None = None,
-        on_conflict: Literal["return", "raise", "replace"] = "return",
+        on_conflict: OnConflict = "return",
         tenant: str = "",
         correlation_id: str | None = None,
         cause: str | None = None,
         after: Sequence[str] = (),
         request_id: str | None = None,
         within: object = None,
-    ) -> Enqueuing[P, R]:
+    ) -> Enqueuing[P, R_co]:
         """Give the same, to be enqueued otherwise: `send.options(due=60, key="ann").enqueue(…)`."""
+        check_conflict(on_conflict)
         usual = self._options
         return Enqueuing(self, Options(
             usual.queue if queue is None else queue, usual.priority if priority is None else priority, due, key,
             on_conflict, tenant, correlation_id, cause, after, request_id, within,
         ))  # fmt: skip
 
-    def handle(self, receipt: Receipt | None) -> Handle[R]:
+    def handle(self, receipt: Receipt | None) -> Handle[R_co]:
         """Give the handle of a job of this kind."""
         if receipt is None:
             raise TypeError("a job was skipped that nobody asked to skip")
         return Handle(self.app, receipt.job_id, self.signature.of_result, created=receipt.changed)
 
-    def handle_of(self, job_id: str) -> Handle[R]:
+    def handle_of(self, job_id: str) -> Handle[R_co]:
         """Give the handle of a job of this kind that is there already."""
         return Handle(self.app, job_id, self.signature.of_result)
 
 
-class SyncHandler(Handler[P, R]):
+class SyncHandler(Handler[P, R_co]):
     """A kind of job that a plain function does."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function here and now: no job is made of it."""
-        given: R
-        if not self.signature.missing(kwargs):
+        given: R_co
+        if self.signature.is_bare:
             given = self.function(*args, **kwargs)
             return given
-        given = asyncio.run(_with_dependencies(self, args, kwargs))
-        return given
+        arguments = self.signature.called(args, kwargs)
+        missing = self.signature.missing(arguments)
+        if any(each.is_async for each in missing.values()):
+            given = self._in_a_loop(arguments, missing)
+            return given
+        with ExitStack() as stack:
+            given = self.signature.call(self.function, {**arguments, **resolved_here(missing, stack)})
+            return given
+
+    def _in_a_loop(self, arguments: dict[str, Any], missing: Dependencies) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(_with_dependencies(self, arguments, missing))
+        raise DesignError(
+            f"{self.kind!r} is no async function, but {', '.join(missing)} must be awaited: "
+            "inside of an event loop, call it with them"
+        )
 
 
-class AsyncHandler(Handler[P, R]):
+class AsyncHandler(Handler[P, R_co]):
     """A kind of job that an async function does."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """Call the function here and now: no job is made of it."""
-        return _with_dependencies(self, args, kwargs)
+        given: Coroutine[Any, Any, R_co]
+        if self.signature.is_bare:
+            given = self.function(*args, **kwargs)
+            return given
+        arguments = self.signature.called(args, kwargs)
+        return _with_dependencies(self, arguments, self.signature.missing(arguments))
 
 
-async def _with_dependencies(handler: Handler[..., R], args: Sequence[Any], kwargs: dict[str, Any]) -> R:
+async def _with_dependencies(handler: Handler[..., R_co], arguments: dict[str, Any], missing: Dependencies) -> R_co:
     async with AsyncExitStack() as stack:
-        made = await resolved(handler.signature.missing(kwargs), stack)
-        given: Awaitable[R] | R = handler.function(*args, **{**kwargs, **made})
-        return await given if isinstance(given, Awaitable) else given
+        made = await resolved(missing, stack)
+        given: Awaitable[R_co] | R_co = handler.signature.call(handler.function, {**arguments, **made})
+        return await given if handler.is_async else given  # type: ignore[misc, return-value]

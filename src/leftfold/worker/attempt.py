@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import logging
 import time
 from contextlib import AsyncExitStack, ExitStack
@@ -12,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 from leftfold import asking
 from leftfold.app.context import Context
 from leftfold.app.depends import resolved, resolved_here
-from leftfold.app.handler import Handler
+from leftfold.app.handler import NEVER_RETRIED, Handler
 from leftfold.core import commands as c
-from leftfold.core.errors import Retry, Snooze, ValidationError
-from leftfold.core.payload import check_payload, to_payload
+from leftfold.core import limits
+from leftfold.core.errors import JobError, PermanentError, Retry, Snooze, ValidationError
+from leftfold.core.payload import check_payload
 from leftfold.core.values import Failure
 from leftfold.times import microseconds
 from leftfold.worker.lease import Held
 from leftfold.worker.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from leftfold.app.app import Middleware
 
@@ -70,14 +72,12 @@ class Attempt:
         began = time.monotonic()
         try:
             given = await self._called(middlewares)
-            result = to_payload("result", self._handler.signature.to_result(given))
+            result = self._handler.signature.to_result(given)
             check_payload("result", result)
             _LOG.info("succeeded in %.3f s", time.monotonic() - began)
             return c.Complete(by=claim.actor, result=result)
         except Snooze as snooze:
-            _LOG.info("snoozed for %s s", snooze.seconds)
-            delay = microseconds("snooze", snooze.seconds)
-            return c.Release(by=claim.actor, delay=delay, reason=snooze.reason and asking.printable(snooze.reason))
+            return self._of_snooze(snooze)
         except asyncio.CancelledError as cancelled:
             return self._of_cancellation(cancelled)
         except BaseException as problem:  # noqa: BLE001 - SystemExit, too, is the job's failure and not the worker's
@@ -107,14 +107,15 @@ class Attempt:
         async with AsyncExitStack() as stack:
             if handler.is_async:
                 arguments.update(await resolved(signature.depends, stack))
-                return await handler.function(**arguments)
+                return await signature.call(handler.function, arguments)
             theirs = {name: each for name, each in signature.depends.items() if each.is_async}
             arguments.update(await resolved(theirs, stack))
             ours = {name: each for name, each in signature.depends.items() if not each.is_async}
 
             def call() -> Any:
                 with ExitStack() as inner:
-                    return handler.function(**arguments, **resolved_here(ours, inner))
+                    given = signature.call(handler.function, {**arguments, **resolved_here(ours, inner)})
+                return _awaited_by_nobody(given) if inspect.iscoroutine(given) else given
 
             self.thread = self._threads.run(call)
             return await asyncio.shield(self.thread)
@@ -133,22 +134,63 @@ class Attempt:
             case None:
                 return self._of_failure(cancelled)
 
+    def _of_snooze(self, snooze: Snooze) -> c.AnyCommand | None:
+        if self._stopped is Stop.LOST:
+            return None
+        try:
+            delay = _delay("Snooze", snooze.seconds)
+        except ValidationError as problem:
+            return self._of_failure(problem)
+        _LOG.info("snoozed for %s s", snooze.seconds)
+        reason = None if snooze.reason is None else asking.printable(str(snooze.reason))
+        return c.Release(by=self.held.claim.actor, delay=delay, reason=reason)
+
     def _of_failure(self, problem: BaseException) -> c.AnyCommand | None:
         claim = self.held.claim
         if self._stopped is Stop.LOST:
             return None
+        delay = None
+        if isinstance(problem, Retry):
+            try:
+                delay = _delay("Retry(after=…)", problem.after)
+            except ValidationError as wrong:
+                problem = wrong.with_traceback(problem.__traceback__)
         problem = problem.with_traceback(_of_handler(problem.__traceback__))
-        code = next((code for error, code in self._handler.codes.items() if isinstance(problem, error)), None)
-        failure = asking.failure_of(problem)
-        if isinstance(problem, _TimedOut):
-            failure = Failure(code="timeout", message=str(problem), type="TimeoutError", traceback=failure.traceback)
-        elif code is not None:
-            failure = Failure(code=code, message=failure.message, type=failure.type, traceback=failure.traceback)
-        delay = microseconds("after", problem.after) if isinstance(problem, Retry) else None
+        failure = self._failure(problem)
         _LOG.warning("failed: %s: %s", failure.type or failure.code, failure.message, exc_info=problem)
-        return c.Fail(
-            by=claim.actor, error=failure, delay=delay, permanent=isinstance(problem, self._handler.permanent)
-        )
+        return c.Fail(by=claim.actor, error=failure, delay=delay, permanent=isinstance(problem, NEVER_RETRIED))
+
+    def _failure(self, problem: BaseException) -> Failure:
+        """Give what went wrong as the log keeps it, under the code that the job's policy knows it by."""
+        failure, codes = asking.failure_of(problem), self._handler.codes
+        code = next((codes[each] for each in type(problem).__mro__ if each in codes), None)  # the closest class counts
+        kind = failure.type
+        if isinstance(problem, _TimedOut):
+            code, kind = code or "timeout", "TimeoutError"
+        if code is None:
+            code = failure.code if _is_name(failure.code) else JobError.code
+        return Failure(code=code, message=failure.message, type=kind, traceback=failure.traceback)
+
+
+def _delay(what: str, seconds: float) -> int:
+    """Give a delay that a handler asks for, or refuse one that the store would refuse."""
+    delay = microseconds(what, seconds)
+    limits.between(what, delay, 0, limits.DELAY_MAX)
+    return delay
+
+
+def _is_name(code: object) -> bool:
+    """Tell whether a code that somebody gave to an exception of theirs can be written."""
+    try:
+        limits.name("code", str(code))
+    except ValidationError:
+        return False
+    return isinstance(code, str)
+
+
+def _awaited_by_nobody(given: "Coroutine[Any, Any, Any]") -> Any:
+    given.close()
+    raise PermanentError("the handler is no async function, but returned a coroutine: write `async def`, or await it")
 
 
 def _of_handler(trace: TracebackType | None) -> TracebackType | None:
@@ -159,7 +201,7 @@ def _of_handler(trace: TracebackType | None) -> TracebackType | None:
     return theirs or trace
 
 
-class _TimedOut(Exception):  # noqa: N818 - told apart from a handler's own TimeoutError
+class _TimedOut(TimeoutError):  # noqa: N818 - told apart from a handler's own
     """The attempt took longer than its kind allows."""
 
 
