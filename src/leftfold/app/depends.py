@@ -3,9 +3,12 @@
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from leftfold.core.errors import DesignError
+
+if TYPE_CHECKING:
+    from contextlib import _AsyncGeneratorContextManager, _GeneratorContextManager
 
 T = TypeVar("T")
 
@@ -57,6 +60,8 @@ def _check(factory: object) -> None:
 
 
 @overload
+def Depends(factory: Callable[[], "_GeneratorContextManager[T] | _AsyncGeneratorContextManager[T]"]) -> T: ...
+@overload
 def Depends(factory: Callable[[], AsyncIterator[T]]) -> T: ...
 @overload
 def Depends(factory: Callable[[], Iterator[T]]) -> T: ...
@@ -68,8 +73,8 @@ def Depends(factory: Callable[[], Any]) -> Any:  # noqa: N802 - it reads as a ty
     """Give the default of a parameter that is no part of the job.
 
     `session: Session = Depends(new_session)` lets every attempt have one. The factory may be a function, an async one,
-    or a generator of either kind that yields the value once: what stands behind the `yield` runs when the attempt is
-    over, and sees its exception. Those of a `def` handler run in its thread.
+    or a generator of either kind that yields the value once, as it is or as a context manager: what stands behind the
+    `yield` runs when the attempt is over, and sees its exception. Those of a `def` handler run in its thread.
     """
     return _Depends(factory)
 

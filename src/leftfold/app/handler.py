@@ -179,8 +179,8 @@ class SyncHandler(Handler[P, R_co]):
         except RuntimeError:
             return asyncio.run(_with_dependencies(self, arguments, missing))
         raise DesignError(
-            f"{self.kind!r} is no async function, but {', '.join(missing)} must be awaited: "
-            "inside of an event loop, call it with them"
+            f"{self.kind!r} is no async function, but {', '.join(n for n, each in missing.items() if each.is_async)} "
+            "must be awaited: inside of an event loop, give it with the call"
         )
 
 
