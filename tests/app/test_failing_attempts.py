@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 from typing import Any, ClassVar
 
 import pytest
@@ -200,10 +201,13 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(app: App) -> 
     async def waits() -> None:
         await asyncio.Event().wait()
 
+    returned = threading.Semaphore(0)
+
     @app.job(timeout=0.05, max_failures=2, retry_delay=0)
     def spins(ctx: Context) -> None:
         while not ctx.cancelled:
             os.sched_yield()
+        returned.release()
 
     handles = [waits.enqueue(), spins.enqueue()]
     app.run_worker(until_idle=True)
@@ -211,6 +215,7 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(app: App) -> 
         found = errors(app, handle.id)
         assert [(each.code, each.type) for each in found] == [("timeout", "TimeoutError")] * 2
         assert found[0].message == "the attempt took longer than 0.05 s"
+    assert [returned.acquire(timeout=10) for _ in range(2)] == [True, True]  # both threads were asked to stop
 
 
 def test_a_timeout_of_the_attempt_costs_what_a_timeout_error_costs(local: App) -> None:
