@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from leftfold.core.errors import (
     NoCurrentJobError,
     RequestReusedError,
     ResultTimeoutError,
+    StoreError,
 )
 from leftfold.core.lifecycle import State
 from leftfold.store.sqlite.library import sqlite
@@ -270,6 +272,40 @@ def test_a_result_is_waited_for_while_a_worker_works(app: App) -> None:
             return result
 
     assert asyncio.run(main()) == "x"
+
+
+def test_an_event_loop_closes_its_store_when_it_ends(app: App) -> None:
+    job = app.job(echo)
+
+    @app.job
+    async def parent() -> str:
+        return (await job.aenqueue("child")).id
+
+    engines = [asyncio.run(app.aengine()), asyncio.run(app.aengine())]
+    handle = asyncio.run(parent.aenqueue())
+    app.run_worker(until_idle=True)
+    assert app.handle(handle.result(0)).result(0) == "child"
+    assert app._aengines == {}
+    assert engines[0] is not engines[1]
+    for engine in engines:
+        with pytest.raises(StoreError, match="closed"):
+            asyncio.run(engine.counts())
+
+
+def test_a_store_that_is_not_there_is_asked_again(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'later' / 'jobs.db'}")
+    job = app.job(echo)
+
+    async def main() -> None:
+        async with app:
+            with pytest.raises(StoreError):
+                await job.aenqueue("x")
+            (tmp_path / "later").mkdir()
+            assert await (await job.aenqueue("x")).astatus() is State.QUEUED
+            await app.aclose()
+            assert await (await job.aenqueue("y")).astatus() is State.QUEUED
+
+    asyncio.run(main())
 
 
 def test_no_job_runs_outside_of_handlers(local: App) -> None:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, final, overload
-from weakref import WeakKeyDictionary
 
 from leftfold import asking, opening
 from leftfold.app.context import Context
@@ -30,6 +29,8 @@ from leftfold.engine import Engine
 from leftfold.times import Span, microseconds
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from leftfold.aengine import AsyncEngine
 
 P = ParamSpec("P")
@@ -80,7 +81,7 @@ class App:
         self._actor = actor
         self._engine: Engine | None = None
         self._opening = threading.Lock()
-        self._aengines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[AsyncEngine]] = WeakKeyDictionary()
+        self._aengines: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     def __repr__(self) -> str:
         return f"<app on {opening.masked(self.url)} with {len(self.handlers)} kinds of jobs>"
@@ -97,30 +98,39 @@ class App:
         return self._engine
 
     async def aengine(self) -> "AsyncEngine":
-        """Give the store for the running event loop, opened when it is first asked for."""
+        """Give the store for the running event loop: opened when it is first asked for, closed when the loop ends."""
         loop = asyncio.get_running_loop()
         if loop not in self._aengines:
-            opened = opening.aopen(self.url, actor=self._actor, wake=True, **self.settings)
-            self._aengines[loop] = loop.create_task(opened)
-        task = self._aengines[loop]
+            self._aengines[loop] = _Opened(self._open(loop))
+        found = self._aengines[loop]
         try:
-            return await asyncio.shield(task)
+            return await asyncio.shield(found.task)
         except BaseException:
-            if task.done() and self._aengines.get(loop) is task:
+            if found.task.done() and self._aengines.get(loop) is found:
                 del self._aengines[loop]  # the next one tries again
             raise
 
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> "AsyncGenerator[AsyncEngine, None]":
+        """Keep the store open: a loop that ends closes the generators that nobody has closed."""
+        engine = await opening.aopen(self.url, actor=self._actor, wake=True, **self.settings)
+        try:
+            yield engine
+        finally:
+            self._aengines.pop(loop, None)
+            await engine.close()
+
     def close(self) -> None:
-        """Close the store, as far as it was opened outside of asyncio."""
+        """Close the store, as far as it was opened outside of asyncio: an event loop closes its own when it ends."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
     async def aclose(self) -> None:
         """Close the store."""
-        task = self._aengines.pop(asyncio.get_running_loop(), None)
-        if task is not None:
-            await (await task).close()
+        found = self._aengines.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await asyncio.gather(found.task, return_exceptions=True)
+            await found.generator.aclose()
         self.close()
 
     def __enter__(self) -> Self:
@@ -263,6 +273,17 @@ class App:
         from leftfold.worker import Worker  # noqa: PLC0415 - only who works needs one
 
         await Worker(self, **settings).arun()
+
+
+class _Opened:
+    """A store on its way to be opened, and what closes it."""
+
+    def __init__(self, generator: "AsyncGenerator[AsyncEngine, None]") -> None:
+        self.generator = generator
+        self.task = asyncio.ensure_future(self._first())
+
+    async def _first(self) -> "AsyncEngine":
+        return await anext(self.generator)
 
 
 class _Decorator:
