@@ -48,7 +48,9 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
         raise DesignError(f"{name} is a method: no worker has its {found[0].name}, so write a function")
     for each in found:
         if each.kind not in _NAMED:
-            raise DesignError(f"{name} takes {each}: the arguments of a job are stored by name, so each needs one")
+            raise DesignError(
+                f"{name} takes {each}: the arguments of a job are stored by their names, so each needs one"
+            )
     return found
 
 
