@@ -2,31 +2,27 @@
 
 import asyncio
 import inspect
-import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
-from leftfold import asking, opening
+from leftfold import opening
 from leftfold.app.context import Context
-from leftfold.app.functions import name_of
+from leftfold.app.decorating import Anything, Decorator, Retries
 from leftfold.app.handle import Handle
 from leftfold.app.handler import (
-    NEVER_RETRIED,
     AsyncHandler,
     Call,
     Handler,
     OnConflict,
-    Options,
     SyncHandler,
     check_conflict,
 )
-from leftfold.core import limits
 from leftfold.core.errors import DesignError, JobNotFoundError, ValidationError
-from leftfold.core.retry import DEFAULT_POLICY, Allowance, Backoff, Policy
+from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.engine import Engine
-from leftfold.times import Span, microseconds
+from leftfold.times import Span
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,17 +36,6 @@ R = TypeVar("R")
 Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 #: Opens what a worker process needs while it lives; what it yields is `ctx.state`.
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
-
-#: How often to try again after an exception of a class; an `Allowance` says when, too.
-Retries = Mapping[type[BaseException], int | Allowance]
-
-_ON_EXHAUSTED: Final = ("dead_letter", "fail")
-_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.]+")
-
-
-@final
-class _Anything:
-    """What only a parameter takes that takes anything: it is not to be mistaken for one that takes the context."""
 
 
 class App:
@@ -150,10 +135,10 @@ class App:
     # An async function is a function, too, and what takes anything takes a context: the first that fits counts.
     @overload
     def job(  # type: ignore[overload-overlap]
-        self, function: Callable[Concatenate[_Anything, P], Coroutine[Any, Any, R]], /
+        self, function: Callable[Concatenate[Anything, P], Coroutine[Any, Any, R]], /
     ) -> AsyncHandler[..., R]: ...
     @overload
-    def job(self, function: Callable[Concatenate[_Anything, P], R], /) -> SyncHandler[..., R]: ...
+    def job(self, function: Callable[Concatenate[Anything, P], R], /) -> SyncHandler[..., R]: ...
     @overload
     def job(  # type: ignore[overload-overlap]
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
@@ -171,7 +156,7 @@ class App:
         retries: Retries | None = None, lease: Span = 60,
         timeout: Span | None = None, on_exhausted: Literal["dead_letter", "fail"] = "dead_letter",
         hold_stalled: bool = False,
-    ) -> "_Decorator": ...  # fmt: skip
+    ) -> Decorator: ...  # fmt: skip
 
     def job(self, function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
         """Make a function a kind of job: `@app.job`, or `@app.job(queue="mail", max_failures=3, lease=30)`.
@@ -181,7 +166,7 @@ class App:
         how often they are tried again, 0 for never, and counts each apart. `lease` is how long a worker may be silent
         before the job is taken from it, `timeout` how long an attempt may take.
         """
-        decorator = _Decorator(self, **settings)
+        decorator = Decorator(self, **settings)
         return decorator if function is None else decorator(function)
 
     def add(self, handler: Handler[..., Any]) -> None:
@@ -284,91 +269,3 @@ class _Opened:
 
     async def _first(self) -> "AsyncEngine":
         return await anext(self.generator)
-
-
-class _Decorator:
-    """`@app.job(…)` with its settings."""
-
-    def __init__(
-        self,
-        app: App,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int | str = 0,
-        max_failures: int = DEFAULT_POLICY.max_failures,
-        retry_delay: Span = 0.5,
-        retry_delay_max: Span = 60,
-        retries: Retries | None = None,
-        lease: Span = 60,
-        timeout: Span | None = None,
-        on_exhausted: Literal["dead_letter", "fail"] = "dead_letter",
-        hold_stalled: bool = False,
-    ) -> None:
-        limits.name("queue", queue)
-        asking.priority_of(priority)
-        self._app, self._name, self._options = app, name, Options(queue, priority)
-        self._codes, allowances = _retries(retries)
-        policy = Policy(
-            max_failures=max_failures,
-            backoff=Backoff(
-                base=microseconds("retry_delay", retry_delay), cap=microseconds("retry_delay_max", retry_delay_max)
-            ),
-            by_error=allowances,
-            lease=microseconds("lease", lease),
-            timeout=None if timeout is None else microseconds("timeout", timeout),
-            on_exhausted=on_exhausted,
-            hold_stalled=hold_stalled,
-        )
-        policy.check()
-        if on_exhausted not in _ON_EXHAUSTED:
-            raise ValidationError(f"on_exhausted {on_exhausted!r} is none of {', '.join(_ON_EXHAUSTED)}")
-        self._policy = DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[Concatenate[_Anything, P], Coroutine[Any, Any, R]]
-    ) -> AsyncHandler[..., R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[_Anything, P], R]) -> SyncHandler[..., R]: ...
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-    ) -> AsyncHandler[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> SyncHandler[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> SyncHandler[P, R]: ...
-
-    def __call__(self, function: Callable[..., Any]) -> Any:
-        if isinstance(function, Handler):
-            raise DesignError(f"{function!r} is a job already: for another one, take its .function")
-        made = AsyncHandler if inspect.iscoroutinefunction(function) else SyncHandler
-        kind = str(getattr(function, "__name__", "")) if self._name is None else self._name
-        handler: Handler[..., Any] = made(self._app, function, kind, self._policy, self._options)
-        try:
-            limits.name("name", kind)
-        except ValidationError as problem:
-            raise DesignError(f"{name_of(function)} needs a name=: {problem}") from problem
-        handler.codes = self._codes
-        self._app.add(handler)
-        return handler
-
-
-def _retries(given: Retries | None) -> tuple[dict[type[BaseException], str], dict[str, Allowance]]:
-    """Give the code of each exception, under which the log counts it, and what each code may cost."""
-    codes: dict[type[BaseException], str] = {}
-    allowances: dict[str, Allowance] = {}
-    for error, allowed in dict[Any, int | Allowance](given or {}).items():
-        if not isinstance(error, type) or not issubclass(error, BaseException):
-            raise ValidationError(f"retries: {error!r} is no class of exceptions")
-        if issubclass(error, NEVER_RETRIED):
-            raise ValidationError(f"retries: {error.__name__} says by itself that there is no other attempt")
-        codes[error] = _UNNAMED.sub("_", f"{error.__module__}.{error.__qualname__}".removeprefix("builtins."))
-        if not isinstance(allowed, Allowance):
-            limits.between(f"retries of {error.__name__}", allowed, 0, limits.FAILURES_MAX - 1)
-            allowed = Allowance(max_failures=allowed + 1)  # noqa: PLW2901 - the first failure is no retry
-        allowances[codes[error]] = allowed
-    return codes, allowances
