@@ -18,6 +18,7 @@ from tests.interleave.touching import Touch, touch_of
 from leftfold.engine import Engine
 from leftfold.store.ids import Ids
 from leftfold.store.postgres.driver import PostgresStore
+from leftfold.store.postgres.wire import ALONE, alone
 from leftfold.store.query import Columns
 from leftfold.testing.clock import FakeClock
 
@@ -98,6 +99,7 @@ class GatedStore(PostgresStore):
         )
         connection.gate = self.gate
         connection.names = {sql.encode(): name for name, sql in self.queries.items()}
+        connection.names |= {alone(self.queries[name]).encode(): name for name in ALONE}
         self.lent = connection
         return connection
 

@@ -84,6 +84,9 @@ def everything_asked(store: Session) -> Iterator[Asked]:
         listening.heard.clear()
         live(engine, word, batch)
         yield from distinct(listening.heard, word)
+    listening.heard.clear()
+    live_alone(engine)
+    yield from distinct(listening.heard, "one")
     for name, asked in LISTS.items():
         listening.heard.clear()
         engine.list(**asked)
@@ -94,6 +97,16 @@ def everything_asked(store: Session) -> Iterator[Asked]:
     }  # fmt: skip
     for name, page in pages.items():
         yield Asked(f"audit, {name} page", Query("audit", {"after": None, **whole, **page, "limit": 64}))
+
+
+def live_alone(engine: Engine) -> None:
+    """Say what has a form of its own for one job."""
+    for key in (None, "alone"):
+        job_id = engine.enqueue("work", queue="alone", key=key).job_id
+        (claim,) = engine.claim("worker", job_id=job_id)
+        engine.start(claim)
+        engine.heartbeat(claim)
+        engine.complete(claim)
 
 
 def live(engine: Engine, word: str, batch: int) -> None:

@@ -93,9 +93,37 @@ def arguments(query: Query, now: int | None) -> Mapping[str, Any]:
     given: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
         given[name] = array(value) if isinstance(value, list | tuple) else value
+    if _is_alone(query):
+        # As texts: a statement with numbers of another size would be another one to psycopg.
+        row = (value if isinstance(value, str | bytes | None) else str(value) for value in query.rows[0])
+        given.update(zip(query.columns, row, strict=True))
+        return given
     columns = zip(*query.rows, strict=True) if query.rows else [()] * len(query.columns)
     given.update(zip(query.columns, map(array, columns), strict=True))
     return given
+
+
+#: Queries with a form of their own for one row, which then comes value by value: nothing to be taken apart again.
+ALONE: Final = frozenset({"enqueue", "enqueue_keyed", "own", "renew"})
+_UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) (\([\w, ]+\))")
+
+
+def _is_alone(query: Query) -> bool:
+    return len(query.rows) == 1 and query.name in ALONE
+
+
+@lru_cache(maxsize=256)
+def alone(sql: str) -> str:
+    """Give the form of a query for one row."""
+
+    def one(match: re.Match[str]) -> str:
+        items = match[1].replace("[]", "")
+        return f"(SELECT {items}) AS {match[2]} {match[3]}"
+
+    text, found = _UNNEST.subn(one, sql)
+    if found != 1:
+        raise ValueError("a query for one row has one batch")
+    return text
 
 
 _OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)
@@ -107,6 +135,8 @@ _encoded: Final = lru_cache(maxsize=256)(str.encode)
 
 def statement(sql: str, query: Query) -> bytes:
     """Give the text to be sent. A list has only the conditions that are asked: no plan could fit all of them."""
+    if _is_alone(query):
+        return _encoded(alone(sql))
     if query.name in _NARROWED:
         sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND {match[2]}", sql)
     return _encoded(sql)
