@@ -149,7 +149,9 @@ def failure_of(error: Failure | BaseException | str) -> Failure:
     code = error.code if isinstance(error, JobError) else "error"
     told = "".join(traceback.format_exception(error)) if error.__traceback__ else None
     name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-    return Failure(code=code, message=printable(_message(error)), type=name, traceback=told and printable(told))
+    return Failure(
+        code=code, message=printable(_message(error)), type=printable(name), traceback=told and printable(told)
+    )
 
 
 def _message(error: BaseException) -> str:

@@ -1,7 +1,11 @@
 """`leftfold worker`: run an app's jobs. `leftfold workers`: see who does."""
 
+import logging
 import os
+import signal
 import sys
+import threading
+import time
 from typing import Any
 
 import click
@@ -17,6 +21,8 @@ from leftfold.store.replies import WorkerView
 
 #: A loop that has not run for so many seconds is dead, or something blocks it.
 _SILENT = 15.0
+#: How long threads of handlers have to end when everything else has.
+_STUCK_SECONDS = 2.0
 
 
 @click.command()
@@ -78,9 +84,13 @@ def worker(
     leftfold worker -A jobs:app --queues mail,reports --concurrency 50 --processes 4
     leftfold worker -A jobs:app --until-idle
     """
+    for number in (signal.SIGTERM, signal.SIGINT):  # as long as nothing has begun, there is nothing to bring to an end
+        signal.signal(number, lambda *_: sys.exit(0))
     from leftfold.worker import Worker  # noqa: PLC0415 - the help needs none
     from leftfold.worker.logs import set_up  # noqa: PLC0415 - the help needs none
+    from leftfold.worker.processes import Processes, is_child  # noqa: PLC0415 - the help needs none
 
+    child = is_child()
     made = Worker(
         load_app(name),
         queues=None if queues is None else _names(queues),
@@ -91,14 +101,30 @@ def worker(
         name=worker,
     )
     set_up(log_level, log_format)
-    if processes > 1 and "LEFTFOLD_WORKER_CHILD" not in os.environ:
-        from leftfold.worker.processes import Processes  # noqa: PLC0415 - only who wants several needs it
-
+    if processes > 1 and not child:
         with made.app:
             made.app.engine.clock()  # what is wrong with the store is said once, and not by every child again and again
         Processes(processes, [sys.executable, "-m", "leftfold", *sys.argv[1:]]).run()
     else:
         made.run()
+        _leave_stuck_threads()
+
+
+def _leave_stuck_threads() -> None:
+    """End without threads that handlers began and nobody can stop: Python itself would wait for them for ever."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # who asks once more only repeats himself
+        signal.signal(number, signal.SIG_IGN)
+    patience = time.monotonic() + _STUCK_SECONDS
+    while _others() and time.monotonic() < patience:
+        time.sleep(0.01)
+    if names := ", ".join(thread.name for thread in _others()):
+        logging.getLogger("leftfold.worker").warning("leaving without threads that do not end: %s", names)
+        logging.shutdown()
+        os._exit(0)
+
+
+def _others() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
 
 
 def _names(queues: str) -> list[str]:

@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from leftfold import asking
 from leftfold.core import commands as c
 from leftfold.core import events as e
+from leftfold.core.errors import StoreError
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import Who
 from leftfold.core.payload import to_payload
@@ -62,7 +64,8 @@ class Owning(Running):
         )  # fmt: skip
         claims = self._write(Operation(steps, apart=request is None))
         if unread:
-            self._write(Operation(lambda: audit.freeze(unread, self.actor)))
+            with suppress(StoreError):  # the others are claimed, and must not be lost for it; a keeper freezes these
+                self._write(Operation(lambda: audit.freeze(unread, self.actor)))
         return claims
 
     def start(self, claim: Claim, *, request_id: str | None = None) -> Receipt:

@@ -48,6 +48,7 @@ class Attempt:
         self._handler = handler
         self._threads = threads
         self._stopped: Stop | None = None
+        self._entered = False
         self.task: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None  # of a `def` handler; it may outlive the attempt
 
@@ -62,28 +63,37 @@ class Attempt:
             self._stopped = why
         self.context.stop()
         waits_for_thread = self.thread is not None and not self.thread.done()
-        if self.task is not None and not (waits_for_thread and why is Stop.ASKED):
+        # A task that is cancelled before its first step never takes one, and nobody would hear of the attempt again.
+        if self.task is not None and self._entered and not (waits_for_thread and why is Stop.ASKED):
             self.task.cancel()
+
+    def abandon(self) -> None:
+        """Let it be: the job is somebody else's, whatever the handler comes to."""
+        self._stopped = Stop.LOST
 
     async def run(self, middlewares: "list[Middleware]") -> c.AnyCommand | None:
         """Run the handler to its end, and give what is to be written. None: nothing, the job is not ours any more."""
-        claim = self.held.claim
+        self._entered = True
         self.context.enter()
         began = time.monotonic()
         try:
             given = await self._called(middlewares)
+            if self._stopped is Stop.LOST:
+                return None
             result = self._handler.signature.to_result(given)
             check_payload("result", result)
             _LOG.info("succeeded in %.3f s", time.monotonic() - began)
-            return c.Complete(by=claim.actor, result=result)
+            return c.Complete(by=self.held.claim.actor, result=result)
         except Snooze as snooze:
-            return self._of_snooze(snooze)
+            return self._said(self._of_snooze, snooze)
         except asyncio.CancelledError as cancelled:
-            return self._of_cancellation(cancelled)
+            return self._said(self._of_cancellation, cancelled)
         except BaseException as problem:  # noqa: BLE001 - SystemExit, too, is the job's failure and not the worker's
-            return self._of_failure(problem)
+            return self._said(self._of_failure, problem)
 
     async def _called(self, middlewares: "list[Middleware]") -> Any:
+        if self._stopped is not None:
+            raise asyncio.CancelledError  # it was stopped before it began
         timeout = self.held.claim.policy.timeout
         call: Callable[[], Awaitable[Any]] = self._call
         for middleware in reversed(middlewares):
@@ -120,6 +130,18 @@ class Attempt:
             self.thread = self._threads.run(call)
             return await asyncio.shield(self.thread)
 
+    def _said(self, say: "Callable[[Any], c.AnyCommand | None]", raised: BaseException) -> c.AnyCommand | None:
+        """Say what a handler raised. A snooze of -1 s, or an error whose text raises, is a failure of its own."""
+        try:
+            return say(raised)
+        except BaseException as problem:  # noqa: BLE001 - whatever it is, the attempt must come to an end
+            try:
+                return self._of_failure(problem)
+            except BaseException:  # noqa: BLE001 - and this, too
+                _LOG.warning("failed, in a way that cannot be told")
+                error = Failure(code="error", message="the handler raised what cannot be told")
+                return c.Fail(by=self.held.claim.actor, error=error)
+
     def _of_cancellation(self, cancelled: asyncio.CancelledError) -> c.AnyCommand | None:
         claim = self.held.claim
         match self._stopped:
@@ -149,6 +171,9 @@ class Attempt:
         claim = self.held.claim
         if self._stopped is Stop.LOST:
             return None
+        if self._stopped is Stop.LEAVING:  # many an error is only how a cancellation looks from outside
+            _LOG.info("given back: the worker leaves, and the handler said %s", type(problem).__name__)
+            return c.Release(by=claim.actor, reason="the worker left")
         delay = None
         if isinstance(problem, Retry):
             try:
@@ -203,8 +228,3 @@ def _of_handler(trace: TracebackType | None) -> TracebackType | None:
 
 class _TimedOut(TimeoutError):  # noqa: N818 - told apart from a handler's own
     """The attempt took longer than its kind allows."""
-
-
-def refused(claim_actor: c.Actor, problem: Exception) -> c.Fail:
-    """Say that a job cannot be run here at all."""
-    return c.Fail(by=claim_actor, error=asking.failure_of(ValidationError(str(problem))), permanent=True)

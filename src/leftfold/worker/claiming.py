@@ -11,7 +11,7 @@ from leftfold.core.errors import OutcomeUnknownError, StoreError
 from leftfold.core.lifecycle import State
 from leftfold.worker.clocks import now
 from leftfold.worker.crew import Crew
-from leftfold.worker.pulse import Pulse
+from leftfold.worker.pulse import MARK_EVERY, Pulse
 
 _LOG: Final = logging.getLogger("leftfold.worker")
 _MOST: Final = 500
@@ -52,10 +52,9 @@ class Claimer:
             try:
                 if await self._once():
                     return
-            except OutcomeUnknownError as problem:  # what it may have claimed comes back when the lease has run out
-                _LOG.warning("the answer to a claim was lost: %s", problem)
             except StoreError as problem:
-                _LOG.warning("no jobs can be claimed, trying again: %s", problem)
+                lost = isinstance(problem, OutcomeUnknownError)  # what it may have taken comes back behind the lease
+                _LOG.warning("%s: %s", "the answer to a claim was lost" if lost else "no jobs can be claimed", problem)
                 await asyncio.sleep(random.uniform(_AGAIN / 2, _AGAIN))  # noqa: S311 - nobody must guess it
 
     async def _once(self) -> bool:
@@ -72,10 +71,17 @@ class Claimer:
             if not claims and await self._is_idle():
                 return True
         if not self._stopped and (room <= 0 or len(claims) < room):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(await self._patience(room)):  # wait_for may swallow a cancellation
-                    await self._crew.woken.wait()
+            await self._wait(await self._patience(room))
         return False
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until woken, or for so long. However long that is, say now and then that the loop lives."""
+        until = now() + seconds
+        while not self._crew.woken.is_set() and (left := until - now()) > 0:
+            self._pulse.mark("claiming")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, MARK_EVERY)):  # wait_for may swallow a cancellation
+                    await self._crew.woken.wait()
 
     async def _patience(self, room: int) -> float:
         """Give how long to wait to be woken: until the next job is due, but no longer than until the next look."""

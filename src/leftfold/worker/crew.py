@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from leftfold.aengine import AsyncEngine
 from leftfold.app.context import Context
+from leftfold.core import commands as c
 from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt, Stop
 from leftfold.worker.lease import Held, Leases
+from leftfold.worker.logs import about
 from leftfold.worker.pulse import Pulse
 from leftfold.worker.threads import Threads
 from leftfold.worker.writing import Ended, Writer
@@ -74,6 +77,7 @@ class Crew:
     async def _run(self, attempt: Attempt) -> None:
         command = await attempt.run(self._app.middlewares)
         if attempt.thread is not None and not attempt.thread.done():
+            _LOG.warning("its thread goes on, and takes up room until it ends: let it look at ctx.cancelled")
             self._leaked += 1
             attempt.thread.add_done_callback(self._returned)
         if command is None:
@@ -97,7 +101,8 @@ class Crew:
     def _lose(self, held: Held, why: str) -> None:
         attempt = self._attempts.get(held)
         if attempt is not None:
-            _LOG.warning("job %s, attempt %d is lost: %s", held.claim.job_id, held.claim.attempt, why)
+            extra = about(held.claim)
+            _LOG.warning("job %s, attempt %d is lost: %s", held.claim.job_id, held.claim.attempt, why, extra=extra)
             attempt.stop(Stop.LOST)
 
     def _ask_to_stop(self, held: Held) -> None:
@@ -109,6 +114,16 @@ class Crew:
         """Cancel everything; the jobs are given back."""
         for attempt in list(self._attempts.values()):
             attempt.stop(Stop.LEAVING)
+
+    def abandon(self) -> None:
+        """Give back what did not end although it was cancelled: whatever it comes to now is not written."""
+        for attempt in list(self._attempts.values()):
+            if attempt.task is not None and not attempt.task.done():
+                claim = attempt.held.claim
+                _LOG.warning("job %s, attempt %d does not stop: given back all the same", claim.job_id, claim.attempt,
+                             extra=about(claim))  # fmt: skip
+                attempt.abandon()
+                self.writer.put(Ended(attempt, c.Release(by=claim.actor, reason="the worker left")))
 
     async def ended(self, seconds: float) -> None:
         """Wait for all handlers to end, for so long at most."""
@@ -125,5 +140,5 @@ class Crew:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
-    if not loop.is_closed():
+    with suppress(RuntimeError):  # the loop is closed: nothing runs any more
         loop.call_soon_threadsafe(function, *arguments)

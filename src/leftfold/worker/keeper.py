@@ -68,8 +68,9 @@ class Keeper:
         if not self._guard.allows(store_now, before, now()):
             return False
         outcomes = await self._engine.reap(limit=_MOST, by=self._pulse.worker)
-        for outcome in outcomes:
-            if isinstance(outcome, Receipt) and outcome.changed:
-                _LOG.info("job %s, attempt %d: taken from a silent owner, or its wait is over: it is %s",
-                          outcome.job_id, outcome.attempt, outcome.state)  # fmt: skip
-        return len(outcomes) == _MOST
+        changed = [outcome for outcome in outcomes if isinstance(outcome, Receipt) and outcome.changed]
+        for outcome in changed:
+            _LOG.info("job %s, attempt %d: taken from a silent owner, or its wait is over: it is %s",
+                      outcome.job_id, outcome.attempt, outcome.state,
+                      extra={"job_id": outcome.job_id, "attempt": outcome.attempt})  # fmt: skip
+        return len(outcomes) == _MOST and bool(changed)  # what is refused now is refused in a moment, too

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from leftfold.core.errors import LeftfoldError, RefusedError
+from leftfold.core.errors import LeftfoldError
 from leftfold.engine import Engine
 from leftfold.store.replies import Claim, Receipt
 from leftfold.worker.clocks import now
@@ -22,6 +22,8 @@ _SECOND: Final = 1_000_000
 _MARGIN: Final = 1.0
 _AGAIN: Final = 0.5
 _BEAT_EVERY: Final = 5.0
+_LOOK_EVERY: Final = 1.0
+_MOST: Final = 5_000  # in one statement
 
 
 class Held:
@@ -60,6 +62,7 @@ class Leases:
         self._asked_to_stop = asked_to_stop
         self._held: set[Held] = set()
         self._changed = threading.Condition()
+        self._renew_at = self._watch_at = 0.0  # when each thread looks next
         self._stopped = False
         self._threads = [
             threading.Thread(target=target, name=f"leftfold-{name}", daemon=True)
@@ -80,10 +83,11 @@ class Leases:
             thread.join(timeout=5)
 
     def hold(self, held: Held) -> None:
-        """Renew this one from now on."""
+        """Renew this one from now on. Threads that look in time anyway are left to sleep."""
         with self._changed:
             self._held.add(held)
-            self._changed.notify_all()
+            if held.renew_at < self._renew_at or held.give_up_at < self._watch_at:
+                self._changed.notify_all()
 
     def drop(self, held: Held) -> None:
         """Renew it no more."""
@@ -99,33 +103,43 @@ class Leases:
             self._pulse.mark("renewals")
             try:
                 engine = engine or self._open()
+                self._renew(engine)
                 if now() >= beat_at:
                     engine.beat(self._pulse.worker, self._pulse.told())
                     beat_at = now() + _BEAT_EVERY
-                self._renew(engine)
             except LeftfoldError as problem:
                 _LOG.warning("leases could not be renewed, trying again: %s", problem)
-                self._wait(_AGAIN)
+                self._pause()
             except Exception:  # noqa: BLE001 - whatever it is, to end here would lose every job
                 _LOG.exception("the renewal of leases failed, trying again")
-                self._wait(_AGAIN)
+                self._pause()
             else:
-                self._wait(min([beat_at, *(held.renew_at for held in self._all())]) - now())
+                with self._changed:
+                    self._renew_at = min([beat_at, *(held.renew_at for held in self._held)])
+                    self._wait_until(self._renew_at)
         if engine is not None:
             engine.close()
+
+    def _pause(self) -> None:
+        """Wait before the next try: for a moment, but for no more than a part of what is left of any lease."""
+        left = min((held.give_up_at - now() for held in self._all()), default=_AGAIN)
+        with self._changed:
+            self._renew_at = 0.0  # new ones do not cut it short
+            self._wait_until(now() + min(_AGAIN, max(left / 4, 0.02)))
 
     def _all(self) -> list[Held]:
         with self._changed:
             return list(self._held)
 
-    def _wait(self, seconds: float) -> None:
-        with self._changed:
-            if not self._stopped and seconds > 0:
-                self._changed.wait(seconds)
+    def _wait_until(self, moment: float) -> None:
+        """Wait, with the lock held."""
+        seconds = moment - now()
+        if not self._stopped and seconds > 0:
+            self._changed.wait(seconds)
 
     def _renew(self, engine: Engine) -> None:
         asked_at = now()
-        due = [held for held in self._all() if held.renew_at <= asked_at]
+        due = [held for held in self._all() if held.renew_at <= asked_at][:_MOST]
         if not due:
             return
         for held, outcome in zip(due, engine.heartbeat_many([held.claim for held in due]), strict=True):
@@ -133,10 +147,8 @@ class Leases:
                 held.renewed(asked_at)
                 if outcome.cancel_requested:
                     self._asked_to_stop(held)
-            elif isinstance(outcome, RefusedError):
+            else:  # refused, or its log is broken: in either case there is nothing to hold on to, and others go on
                 self._give_up(held, str(outcome))
-            else:
-                raise outcome
 
     def _give_up(self, held: Held, why: str) -> None:
         with self._changed:
@@ -150,9 +162,10 @@ class Leases:
     def _watch_for_ever(self) -> None:
         while not self._stopped:
             self._pulse.mark("deadlines")
-            planned = min([held.give_up_at for held in self._all()], default=now() + 1.0)
-            planned = min(planned, now() + 1.0)
-            self._wait(planned - now())
+            with self._changed:
+                planned = min([now() + _LOOK_EVERY, *(held.give_up_at for held in self._held)])
+                self._watch_at = planned
+                self._wait_until(planned)
             late = now() - planned
             if late > 1.0:
                 self._pulse.starved(late)

@@ -7,6 +7,7 @@ import time
 from typing import Any, Final, Literal, TextIO
 
 from leftfold.app.context import current_or_none
+from leftfold.store.replies import Claim
 
 Format = Literal["text", "json"]
 
@@ -14,16 +15,30 @@ Format = Literal["text", "json"]
 _USUAL: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "job_id", "job_kind", "attempt"})
 
 
+def about(claim: Claim) -> dict[str, Any]:
+    """Give what a line about a job has as `extra=` where it is not the job that says it."""
+    return {"job_id": claim.job_id, "job_kind": claim.kind, "attempt": claim.attempt}
+
+
 class JobFilter(logging.Filter):
-    """Puts the current job's id, kind and attempt on each record."""
+    """Puts the current job's id, kind and attempt on each record that does not say itself which job it is about."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let everything pass."""
+        if getattr(record, "job_id", None) is not None:
+            return True
         job = current_or_none()
         record.job_id = job.job_id if job else None
         record.job_kind = job.kind if job else None
         record.attempt = job.attempt if job else None
         return True
+
+
+def _clean(text: str) -> str:
+    """Spell control characters out: whoever writes an error's text must not write log lines of his own."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class TextFormatter(logging.Formatter):
@@ -33,11 +48,12 @@ class TextFormatter(logging.Formatter):
         """Give a record as one line, and the traceback behind it."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         job_id = getattr(record, "job_id", None)
-        job = f" [{record.job_kind} {job_id} attempt {record.attempt}]" if job_id else ""  # type: ignore[attr-defined]  # by the filter
-        line = f"{stamp}.{int(record.msecs):03d}Z {record.levelname:<7} {record.name}{job} {record.getMessage()}"
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line
+        kind, attempt = getattr(record, "job_kind", None) or "job", getattr(record, "attempt", None)
+        job = f" [{kind} {job_id} attempt {attempt}]" if job_id else ""
+        line = f"{stamp}.{int(record.msecs):03d}Z {record.levelname:<7} {record.name}{job} "
+        behind = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        behind += record.stack_info.splitlines() if record.stack_info else []
+        return "\n    ".join([line + _clean(record.getMessage()), *map(_clean, behind)])
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,18 +61,22 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Give a record as an object."""
-        told: dict[str, Any] = {
+        told = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        told |= {
             "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if getattr(record, "job_id", None):
-            told |= {"job_id": record.job_id, "kind": record.job_kind, "attempt": record.attempt}  # type: ignore[attr-defined]  # by the filter
+            names = {"job_id": "job_id", "kind": "job_kind", "attempt": "attempt"}
+            told |= {name: getattr(record, field, None) for name, field in names.items()}
         if record.exc_info:
             told["traceback"] = self.formatException(record.exc_info)
-        told |= {name: value for name, value in vars(record).items() if name not in _USUAL}
-        return json.dumps(told, default=str, ensure_ascii=False)
+        try:
+            return json.dumps(told, default=str, skipkeys=True)
+        except (TypeError, ValueError, RecursionError):  # of what somebody put there: it is shown as Python shows it
+            return json.dumps({name: value if isinstance(value, int) else str(value) for name, value in told.items()})
 
 
 def set_up(level: str = "INFO", form: Format = "text", stream: TextIO | None = None) -> None:

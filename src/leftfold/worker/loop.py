@@ -5,11 +5,12 @@ import logging
 import secrets
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from leftfold import opening
+from leftfold.aengine import AsyncEngine
 from leftfold.asking import names
 from leftfold.core import limits
 from leftfold.core.errors import DesignError, LeftfoldError, ValidationError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("leftfold.worker")
 _CONNECTIONS: Final = 4  # for claims, outcomes, the keeper, and one to spare
 _LAST_SECONDS: Final = 10.0  # for cancelled handlers to end, and for the last outcomes to be written
+_CLAIM_SECONDS: Final = 1.0  # for a claim that is on its way when there is a hurry
 
 
 class _Loop(Protocol):
@@ -63,25 +65,27 @@ class Worker:
         limits.key("worker name", self.identity)
         self._wishes = Wishes(names("queue", queues), sorted(app.handlers), poll, until_idle)
         self._concurrency, self._grace = concurrency, grace
-        self._crew: Crew | None = None
         self._claimer: Claimer | None = None
         self._stopped = False
         self._hurry: asyncio.Event | None = None
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT: the first lets attempts end within the grace, the second stops them now."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self._run_with_signals())
+        loop = _new_loop()
+        try:
+            loop.run_until_complete(self._run_with_signals())
+        finally:
+            _close(loop)
 
     async def _run_with_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):  # where there are no signals
+        with suppress(NotImplementedError, RuntimeError):  # where there are no signals, or not in this thread
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.stop)
         await self.arun()
 
     def stop(self) -> None:
-        """Claim no more, and end when what runs has ended. A second time: end now."""
+        """Claim no more, and end when what runs has ended. A second time: end now. For the thread of the loop."""
         if self._stopped and self._hurry is not None:
             _LOG.warning("stopping now: what runs is cancelled and given back")
             self._hurry.set()
@@ -91,7 +95,7 @@ class Worker:
 
     async def arun(self) -> None:
         """Run until `stop()`, or until cancelled: then what runs is cancelled, too, and given back."""
-        self._hurry = asyncio.Event()
+        self._hurry = hurry = asyncio.Event()
         settings: dict[str, Any] = {**self.app.settings, "actor": self.identity}
         async with AsyncExitStack() as stack:
             state = self.app.lifespan and await stack.enter_async_context(self.app.lifespan(self.app))
@@ -109,55 +113,103 @@ class Worker:
             crew.leases.start()
             tasks = [asyncio.create_task(each.run(), name=f"leftfold-{type(each).__name__.lower()}") for each in loops]
             _LOG.info("worker %s runs %s", self.identity, ", ".join(self._wishes.kinds))
+            claiming = asyncio.create_task(self._claim(claimer), name="leftfold-claimer")
             try:
-                await self._claim(claimer, tasks)
+                done, _ = await asyncio.wait([claiming, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                hurry.set()
+                raise
             finally:
-                await self._leave(crew, tasks)
-                with suppress(LeftfoldError):
-                    await engine.forget_worker(self.identity)
+                await _in_any_case(self._leave(engine, crew, claimer, [claiming, *tasks], hurry), hurry)
+            _check_ended(done, claiming)
 
-    async def _claim(self, claimer: Claimer, tasks: list[asyncio.Task[None]]) -> None:
-        """Claim until the worker is to stop. A loop that ends by itself has failed: the worker ends with its error."""
+    async def _claim(self, claimer: Claimer) -> None:
         self._claimer = claimer
-        if self._stopped:
-            return
-        claiming = asyncio.create_task(claimer.run(), name="leftfold-claimer")
-        try:
-            done, _ = await asyncio.wait([claiming, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            claimer.stop()
-            await asyncio.shield(asyncio.wait([claiming], timeout=_LAST_SECONDS))
-            claiming.cancel()
-        for task in done:
-            task.result()
+        if not self._stopped:
+            await claimer.run()
 
-    async def _leave(self, crew: Crew, tasks: list[asyncio.Task[None]]) -> None:
-        """Let attempts end within the grace, give the rest back, write everything."""
+    async def _leave(
+        self, engine: AsyncEngine, crew: Crew, claimer: Claimer, tasks: list[asyncio.Task[None]], hurry: asyncio.Event
+    ) -> None:
+        """Claim no more, let attempts end within the grace, give the rest back, write everything."""
+        claimer.stop()
+        await _first(asyncio.wait(tasks[:1], timeout=_LAST_SECONDS), hurry.wait())
         if len(crew):
             _LOG.info("stopping: %d attempts have %.0f s to end", len(crew), self._grace)
-        ended = asyncio.create_task(crew.ended(self._grace))
-        hurry = asyncio.create_task(self._hurry.wait() if self._hurry else asyncio.sleep(0))
-        with suppress(asyncio.CancelledError):  # a second cancellation means hurry, too
-            await asyncio.wait([ended, hurry], return_when=asyncio.FIRST_COMPLETED)
-        ended.cancel()
-        hurry.cancel()
+        await _first(crew.ended(self._grace), hurry.wait())
+        if not tasks[0].done():
+            await asyncio.wait(tasks[:1], timeout=_CLAIM_SECONDS)  # what it brings is better given back than lost
         crew.stop_all()
         await crew.ended(_LAST_SECONDS)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_SECONDS):
-                await crew.writer.flushed()
+        crew.abandon()
+        await _first(crew.writer.flushed(), asyncio.sleep(_LAST_SECONDS))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(crew.leases.stop)
         crew.close()
+        await _first(self._say_goodbye(engine), asyncio.sleep(_LAST_SECONDS))
         _LOG.info("worker %s has left", self.identity)
 
+    async def _say_goodbye(self, engine: AsyncEngine) -> None:
+        with suppress(LeftfoldError):  # else it is on the list for a while, as one that died
+            await engine.forget_worker(self.identity)
 
-def _loop_factory() -> Any:
+
+def _check_ended(done: set[asyncio.Task[None]], claiming: asyncio.Task[None]) -> None:
+    """Raise what a loop failed with. Only the one that claims ends by itself."""
+    for task in done:
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.critical("the worker ends: its loop %s failed: %r", task.get_name(), task.exception())
+        task.result()
+        if task is not claiming:
+            raise DesignError(f"the loop {task.get_name()} ended by itself")
+
+
+async def _in_any_case(leaving: Coroutine[Any, Any, None], hurry: asyncio.Event) -> None:
+    """Run this to its end, however often we are cancelled meanwhile: that means hurry."""
+    task = asyncio.create_task(leaving, name="leftfold-leaving")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as problem:
+            cancelled = problem
+            hurry.set()
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _first(*ways: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of these is over, and stop the others."""
+    tasks = [asyncio.create_task(way) for way in ways]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
     """Give uvloop's loop where it is installed."""
     try:
         import uvloop  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415 - an extra
     except ImportError:
-        return None
-    return uvloop.new_event_loop
+        return asyncio.new_event_loop()
+    made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return made
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop without waiting for ever: `asyncio.run` would, for a handler that does not heed its cancellation."""
+    try:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it was said before
+        loop.close()

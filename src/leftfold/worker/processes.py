@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +16,23 @@ _LOOK_EVERY: Final = 0.2
 _PAUSE_FIRST: Final = 0.5
 _PAUSE_MOST: Final = 30.0
 _WELL_AFTER: Final = 60.0  # who ran so long crashes for a new reason
+_PARENT: Final = "LEFTFOLD_WORKER_PARENT"
+
+
+def is_child() -> bool:
+    """Tell whether this process is one of several under a parent; if so, leave with the parent, however it ends."""
+    parent = os.environ.pop(_PARENT, None)  # what our handlers start are no children of it
+    if parent is None:
+        return False
+
+    def follow() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(_LOOK_EVERY)
+        _LOG.warning("the parent is gone: leaving as well")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="leftfold-follow", daemon=True).start()
+    return True
 
 
 class _Child:
@@ -29,8 +47,9 @@ class _Child:
 
     def start(self) -> None:
         self._began = time.monotonic()
-        surroundings = {**os.environ, "LEFTFOLD_WORKER_CHILD": str(os.getpid())}
-        self.process = subprocess.Popen(self._command, env=surroundings)  # noqa: S603 - it is this very command
+        surroundings = {**os.environ, _PARENT: str(os.getpid())}
+        # In a group of its own: else Ctrl-C would reach it twice, from the terminal and from us, and stop it at once.
+        self.process = subprocess.Popen(self._command, env=surroundings, process_group=0)  # noqa: S603 - this very command
 
     def crashed(self, code: int) -> None:
         if time.monotonic() - self._began > _WELL_AFTER:
@@ -46,14 +65,15 @@ class Processes:
     def __init__(self, count: int, command: Sequence[str]) -> None:
         self._children = [_Child(command) for _ in range(count)]
         self._stopping = False
+        self._signals: list[int] = []
 
     def run(self) -> None:
         """Run until a signal, or until all workers ended by themselves. Passes every signal on."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._pass_on)
-        for child in self._children:
-            child.start()
+            signal.signal(number, self._note)
         while self._children:
+            while self._signals:
+                self._pass_on(self._signals.pop(0))
             for child in list(self._children):
                 self._look_after(child)
             time.sleep(_LOOK_EVERY)
@@ -71,7 +91,11 @@ class Processes:
         elif code is not None:
             child.crashed(code)
 
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
+    def _note(self, number: int, _: FrameType | None) -> None:
+        """Pass it on soon, but not in the middle of a start: a child that nobody knows yet would miss it."""
+        self._signals.append(number)
+
+    def _pass_on(self, number: int) -> None:
         self._stopping = True
         for child in self._children:
             if child.process is not None:

@@ -4,9 +4,12 @@ import os
 import platform
 import socket
 import threading
-from typing import Any
+from typing import Any, Final
 
 from leftfold.worker.clocks import now
+
+#: So often a loop says that it lives, also where there is nothing to do.
+MARK_EVERY: Final = 5.0
 
 
 class Pulse:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from leftfold.aengine import AsyncEngine
@@ -12,10 +13,12 @@ from leftfold.store.ops import Ask
 from leftfold.store.patience import pauses
 from leftfold.worker.attempt import Attempt
 from leftfold.worker.clocks import now
-from leftfold.worker.pulse import Pulse
+from leftfold.worker.logs import about
+from leftfold.worker.pulse import MARK_EVERY, Pulse
 
 _LOG: Final = logging.getLogger("leftfold.worker")
 _MOST: Final = 500
+_SAY_EVERY: Final = 5.0
 
 
 class Ended(NamedTuple):
@@ -57,13 +60,16 @@ class Writer:
         """Write until cancelled."""
         while True:
             self._pulse.mark("writing")
-            await self._wanted.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MARK_EVERY):  # wait_for may swallow a cancellation
+                    await self._wanted.wait()
             batch, self._pending = self._pending[:_MOST], self._pending[_MOST:]
             self._busy = len(batch)
             if not self._pending:
                 self._wanted.clear()
             try:
-                await self._write(batch)
+                if batch:
+                    await self._write(batch)
             finally:
                 self._busy = 0
                 for ended in batch:
@@ -72,18 +78,19 @@ class Writer:
                     self._empty.set()
 
     async def _write(self, batch: list[Ended]) -> None:
-        """Write a batch, again and again if the store does not answer, as long as any of it is still ours."""
-        pause, uncertain = pauses(), False
+        """Write a batch, again and again until the store answers: it knows best whose the jobs are by then."""
+        pause, uncertain, say_at = pauses(), False, 0.0
+        asks = [Ask(ended.attempt.held.claim.job_id, ended.command) for ended in batch]
         while True:
-            batch = [ended for ended in batch if ended.attempt.held.deadline > now()] if uncertain else batch
+            self._pulse.mark("writing")
             try:
-                outcomes = await self._engine.settle_many([Ask(e.attempt.held.claim.job_id, e.command) for e in batch])
+                outcomes = await self._engine.settle_many(asks)
             except StoreError as problem:
-                _LOG.warning("%d outcomes could not be written, trying again: %s", len(batch), problem)
+                if now() >= say_at:
+                    _LOG.warning("%d outcomes could not be written, trying again: %s", len(batch), problem)
+                    say_at = now() + _SAY_EVERY
                 uncertain = True
                 await asyncio.sleep(next(pause))
-                if not batch:
-                    return
                 continue
             for ended, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, LeftfoldError):
@@ -91,10 +98,11 @@ class Writer:
             return
 
     def _refused(self, ended: Ended, refusal: LeftfoldError, *, uncertain: bool) -> None:
-        name = f"job {ended.attempt.held.claim.job_id}, attempt {ended.attempt.held.claim.attempt}"
+        claim, wire = ended.attempt.held.claim, ended.command.wire
+        name, extra = f"job {claim.job_id}, attempt {claim.attempt}", about(claim)
         if uncertain and isinstance(refusal, RefusedError):
-            _LOG.info("%s: the store has an outcome already: %s", name, refusal)
+            _LOG.info("%s: the store has an outcome already: %s", name, refusal, extra=extra)
         elif isinstance(refusal, LeaseConflictError):
-            _LOG.warning("%s was taken from this worker: its outcome (%s) does not count", name, ended.command.wire)
+            _LOG.warning("%s was taken from this worker: its outcome (%s) does not count", name, wire, extra=extra)
         else:
-            _LOG.error("%s: its outcome (%s) was refused: %s", name, ended.command.wire, refusal)
+            _LOG.error("%s: its outcome (%s) was refused: %s", name, wire, refusal, extra=extra)

@@ -66,14 +66,7 @@ class Ringer:
             while not self._closed or self._wanted.is_set():
                 self._wanted.wait()
                 self._wanted.clear()
-                try:
-                    connection = connection or self._connect()
-                    connection.execute("SELECT pg_notify(%s, '')", (self._channel,), prepare=False)
-                except psycopg.Error as problem:
-                    _LOG.debug("workers were not woken, they will find the job by themselves: %s", problem)
-                    if connection is not None:
-                        connection.close()
-                    connection = None
+                connection = self._rung(connection)
                 if not self._closed:
                     time.sleep(_PAUSE)
                 elif not self._wanted.is_set():
@@ -81,6 +74,27 @@ class Ringer:
         finally:
             if connection is not None:
                 connection.close()
+
+    def _rung(self, connection: psycopg.Connection[Any] | None) -> psycopg.Connection[Any] | None:
+        """Ring, and give the connection for the next time. One that broke while nobody used it is made anew once."""
+        for known in (connection, None) if connection else (None,):
+            try:
+                used = known or self._connect()
+            except psycopg.Error as problem:
+                _LOG.debug("workers were not woken, they will find the job by themselves: %s", problem)
+                return None
+            try:
+                used.execute("SELECT pg_notify(%s, '')", (self._channel,), prepare=False)
+            except psycopg.Error as problem:
+                _LOG.debug("workers were not woken: %s", problem)
+                used.close()
+            else:
+                return used
+        return None
+
+
+class _Deaf(Exception):  # noqa: N818 - it goes no further than this file
+    """What was sent is not heard."""
 
 
 class Listener:
@@ -95,20 +109,30 @@ class Listener:
         self.works = False
 
     async def run(self) -> None:
-        """Listen until cancelled; a connection that breaks is made anew."""
+        """Listen until cancelled; a connection that breaks, or is silent where it should not be, is made anew."""
+        said = False
         while True:
+            pause = _AGAIN_SECONDS
             try:
-                async with await self._connect() as listening:
-                    await listening.execute(f'LISTEN "{self._channel}"'.encode())
-                    self._wake()  # what came while nobody listened
-                    async with asyncio.TaskGroup() as tasks:
-                        tasks.create_task(self._probe())
-                        async for notify in listening.notifies():
-                            self._hear(notify.payload)
-            except* psycopg.Error as problems:
+                await self._listen()
+            except* _Deaf:
+                pause = _PROBE_EVERY
+                if not said or self.works:
+                    _LOG.warning("notifications of PostgreSQL do not arrive: jobs are found by looking for them")
+                said = True
+            except* Exception as problems:  # noqa: BLE001 - a hint that fails must not end a worker
                 _LOG.info("the bell is not heard, jobs are found by looking: %s", problems.exceptions[0])
             self.works = False
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(pause)
+
+    async def _listen(self) -> None:
+        async with await self._connect() as listening:
+            await listening.execute(f'LISTEN "{self._channel}"'.encode())
+            self._wake()  # what came while nobody listened
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._probe())
+                async for notify in listening.notifies():
+                    self._hear(notify.payload)
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._options)
@@ -128,9 +152,7 @@ class Listener:
             try:
                 async with asyncio.timeout(_PROBE_SECONDS):
                     await self._heard.wait()
-                self.works = True
             except TimeoutError:
-                if self.works:
-                    _LOG.warning("notifications of PostgreSQL do not arrive: jobs are found by looking for them")
-                self.works = False
+                raise _Deaf from None
+            self.works = True
             await asyncio.sleep(_PROBE_EVERY)
