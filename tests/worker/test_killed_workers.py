@@ -1,0 +1,102 @@
+"""Workers that die, hang and come back: nothing is lost, nothing is written late, nothing ends twice."""
+
+import random
+import time
+from collections import Counter
+
+from tests.concurrency.crowd import eventually
+from tests.worker.real import CONT, SECONDS, STOP, TERM, Town
+
+KILLS = 4
+
+
+def test_workers_that_are_killed_at_random_moments_lose_nothing(town: Town) -> None:
+    dice = random.Random(20)  # noqa: S311 - the same moments each time
+    jobs = town.enqueue("nap", 60, lease=1, seconds=0.05)
+    for _ in range(KILLS):
+        begun = town.begun()
+        worker = town.start("--concurrency", "4")
+        eventually(lambda begun=begun: town.begun() > begun + 2, SECONDS)  # type: ignore[misc]
+        time.sleep(dice.uniform(0, 0.1))
+        worker.kill()
+    last = town.start("--concurrency", "20", "--until-idle")
+    assert last.left() == 0, last.log
+    town.wait_until_all("succeeded")
+    logs = town.logs()
+    assert len(logs) == len(jobs) == 60
+    stalled = sum("stalled" in events for events in logs.values())
+    assert stalled >= KILLS, "those that were killed held something"
+    assert Counter(word for word, *_ in town.said)["begin"] >= 60 + stalled
+
+
+def test_fifty_jobs_of_a_killed_worker_finish_on_another_one_in_time(town: Town) -> None:
+    lease, own = 5.0, 2.0
+    jobs = town.enqueue("nap", 50, lease=lease, seconds=own)
+    first = town.start("--concurrency", "50")
+    eventually(lambda: town.begun() == 50, SECONDS)
+    second = town.start("--concurrency", "50")
+    second.wait_until_up()
+    first.kill()
+    killed = time.monotonic()
+    town.wait_until_all("succeeded", lease + 5 + own)
+    assert time.monotonic() - killed <= lease + 5 + own
+    logs = town.logs()
+    assert len(logs) == len(jobs)
+    assert all(events.count("stalled") == events.count("requeued") == 1 for events in logs.values())
+    ends = Counter(job_id for word, _, job_id, *_ in town.said if word == "end")
+    assert set(ends.values()) == {1}, "no job finished twice"
+    second.tell(TERM)
+    assert second.left() == 0
+
+
+def test_who_is_stopped_past_his_lease_and_goes_on_cannot_write_any_more(town: Town) -> None:
+    (job,) = town.enqueue("nap", lease=0.6, seconds=1.2)
+    first = town.start("--log-format", "json")
+    eventually(lambda: town.begun() == 1, SECONDS)
+    first.tell(STOP)
+    second = town.start()
+    eventually(lambda: town.begun() == 2, SECONDS)  # on the second one
+    first.tell(CONT)
+    town.wait_until_all("succeeded")
+    first.wait_for("lost|taken from this worker")
+    first.tell(TERM)
+    second.tell(TERM)
+    assert (first.left(), second.left()) == (0, 0)
+    ends = [(attempt, pid) for word, _, _, attempt, pid in town.said if word == "end"]
+    assert (2, second.pid) in ends
+    assert town.logs()[job].count("succeeded") == 1
+    assert town.engine.get(job).attempt == 2
+
+
+def test_a_handler_that_blocks_the_event_loop_for_three_leases_keeps_its_lease(town: Town) -> None:
+    (job,) = town.enqueue("block", lease=0.5, max_failures=1, seconds=1.6)
+    worker = town.start()
+    other = town.start()
+    town.wait_until_all("succeeded")
+    assert town.engine.get(job).attempt == 1
+    assert "stalled" not in town.logs()[job]
+    for each in (worker, other):
+        each.tell(TERM)
+        assert each.left() == 0
+
+
+def test_two_workers_of_one_name_are_never_taken_for_each_other(town: Town) -> None:
+    town.enqueue("nap", 30, lease=1, seconds=0.3)
+    twins = [town.start("--name", "twin", "--concurrency", "5") for _ in range(2)]
+    eventually(lambda: len({pid for *_, pid in town.said}) == 2, SECONDS)
+    eventually(lambda: len(town.engine.workers()) == 2, SECONDS)
+    names = [worker.name for worker in town.engine.workers()]
+    assert all(name.startswith("twin:") for name in names)
+    twins[0].kill()
+    town.wait_until_all("succeeded")
+    town.logs()
+    twins[1].tell(TERM)
+    assert twins[1].left() == 0
+
+
+def test_a_handler_that_exits_fails_and_the_worker_goes_on(file_town: Town) -> None:
+    (bad,) = file_town.enqueue("leave", max_failures=1)
+    worker = file_town.start("--until-idle")
+    assert worker.left() == 0, worker.log
+    job = file_town.engine.get(bad)
+    assert (job.state, job.error and job.error.type) == ("dead_lettered", "SystemExit")
