@@ -1,0 +1,161 @@
+"""Workers that are asked to leave, at every point of their lives: exit code 0, and nothing is charged."""
+
+import subprocess
+import time
+
+import pytest
+from tests.concurrency.crowd import eventually
+from tests.worker.real import INT, JOBS, SECONDS, TERM, Process, Town
+
+
+def wait_until_begun(town: Town, count: int = 1) -> None:
+    eventually(lambda: town.begun() >= count, SECONDS)
+
+
+@pytest.mark.parametrize("number", [TERM, INT])
+def test_while_the_app_is_imported(file_town: Town, number: int) -> None:
+    slow = "import pathlib, time; pathlib.Path('importing').touch(); time.sleep(30)"
+    (file_town.folder / "jobs.py").write_text(slow, encoding="utf-8")
+    worker = file_town.start()
+    eventually((file_town.folder / "importing").exists, SECONDS)
+    worker.tell(number)
+    assert worker.left() == 0, worker.log
+
+
+def test_at_moments_all_over_its_start(file_town: Town) -> None:
+    """From the import of the app on, when the first handler of signals is there: the loop comes up in between."""
+    marked = JOBS.replace("app = App()", "import pathlib; pathlib.Path('imported').touch(); app = App()")
+    (file_town.folder / "jobs.py").write_text(marked, encoding="utf-8")
+    file_town.enqueue("nap", 20, lease=5, seconds=0.01)
+    imported = file_town.folder / "imported"
+    for moment in range(12):
+        worker = file_town.start("--concurrency", "2")
+        eventually(imported.exists, SECONDS)
+        imported.unlink()
+        time.sleep(moment * 0.015)
+        worker.tell(TERM)
+        assert worker.left() == 0, f"{moment}: {worker.log}"
+        assert "Traceback" not in worker.log, worker.log
+    assert not {"claimed", "running"} & set(file_town.states().values()), "nothing was left behind"
+    assert all("stalled" not in events for events in file_town.logs().values())
+
+
+def test_while_there_is_nothing_to_do(town: Town) -> None:
+    worker = town.start()
+    worker.wait_until_up()
+    eventually(lambda: len(town.engine.workers()) == 1, SECONDS)
+    asked = time.monotonic()
+    worker.tell(TERM)
+    assert worker.left() == 0
+    assert time.monotonic() - asked < 5
+    assert town.engine.workers() == [], "it said goodbye"
+
+
+def test_attempts_end_within_the_grace_and_nothing_more_is_claimed(town: Town) -> None:
+    town.enqueue("nap", 2, lease=2, seconds=1.0)
+    late = town.enqueue("nap", 6, lease=2, seconds=1.0)
+    worker = town.start("--concurrency", "2", "--grace", "20")
+    wait_until_begun(town, 2)
+    worker.tell(TERM)
+    assert worker.left() == 0
+    states = town.states()
+    assert [states[job] for job in late] == ["queued"] * 6
+    assert sorted(states.values()) == ["queued"] * 6 + ["succeeded"] * 2
+    town.logs()
+
+
+@pytest.mark.parametrize("kind", ["nap", "doze", "stubborn", "offload"])
+def test_what_does_not_end_within_the_grace_is_given_back_uncharged(file_town: Town, kind: str) -> None:
+    """Async, in a thread, deaf to its cancellation, or in a thread of asyncio's own, which Python would wait for."""
+    hasty = "\nfrom leftfold.worker import loop\nloop._LAST_SECONDS = 1.0\n"
+    (file_town.folder / "jobs.py").write_text(JOBS + hasty, encoding="utf-8")
+    (job,) = file_town.enqueue(kind, max_failures=1, seconds=60)
+    worker = file_town.start("--grace", "0.3")
+    wait_until_begun(file_town)
+    worker.tell(TERM)
+    assert worker.left(15) == 0, worker.log
+    found = file_town.engine.get(job)
+    assert (found.state, found.failures) == ("queued", 0), worker.log
+    assert file_town.logs()[job] == ["enqueued", "claimed", "started", "released"]
+    assert "Task was destroyed" not in worker.log
+
+
+def test_what_is_given_back_can_be_claimed_at_once(town: Town) -> None:
+    (job,) = town.enqueue("nap", lease=30, max_failures=1, seconds=1.5)
+    first = town.start("--grace", "0")
+    wait_until_begun(town)
+    first.tell(TERM)
+    assert first.left() == 0
+    assert town.start("--until-idle").left() == 0
+    assert town.engine.get(job).state == "succeeded"
+    assert town.logs()[job].count("claimed") == 2
+
+
+def test_a_second_signal_stops_at_once(town: Town) -> None:
+    (job,) = town.enqueue("nap", lease=30, max_failures=1, seconds=60)
+    worker = town.start("--grace", "60")
+    wait_until_begun(town)
+    worker.tell(TERM)
+    worker.wait_for("attempts have")
+    asked = time.monotonic()
+    worker.tell(INT)
+    assert worker.left() == 0
+    assert time.monotonic() - asked < 5
+    assert town.engine.get(job).state == "queued"
+    assert town.logs()[job][-1] == "released"
+
+
+def test_signals_all_the_way_to_the_end_do_not_change_the_exit_code(file_town: Town) -> None:
+    file_town.enqueue("nap", 3, lease=5, seconds=60)
+    worker = file_town.start("--grace", "0")
+    wait_until_begun(file_town, 3)
+    while worker.process.poll() is None:
+        worker.tell(TERM)
+        time.sleep(0.005)
+    assert worker.left() == 0, worker.log
+    assert set(file_town.states().values()) == {"queued"}
+
+
+BROKEN = """
+from leftfold.worker import keeper
+
+async def once(self):
+    raise RuntimeError("the keeper has lost its keys")
+
+keeper.Keeper.once = once
+"""
+
+
+def test_a_loop_that_fails_ends_the_worker_and_says_why(file_town: Town) -> None:
+    (file_town.folder / "jobs.py").write_text(JOBS + BROKEN, encoding="utf-8")
+    (job,) = file_town.enqueue("nap", lease=30, max_failures=1, seconds=0.5)
+    worker = file_town.start("--concurrency", "4")
+    assert worker.left() != 0
+    assert "the keeper has lost its keys" in worker.log
+    assert "leftfold-keeper" in worker.log
+    assert file_town.engine.get(job).state in {"queued", "succeeded"}, "what ran was brought to its end, or given back"
+
+
+def children_of(worker: Process) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(worker.pid)], check=False, capture_output=True, text=True)  # noqa: S607
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def test_several_processes_work_under_one_parent_and_leave_with_it(file_town: Town) -> None:
+    file_town.enqueue("nap", 20, lease=5, seconds=0.3)
+    parent = file_town.start("--processes", "2", "--concurrency", "3")
+    eventually(lambda: len({pid for *_, pid in file_town.said}) == 2, SECONDS)
+    assert {pid for *_, pid in file_town.said} == set(children_of(parent))
+    parent.tell(TERM)
+    assert parent.left() == 0
+    assert "stopping now" not in parent.log, "one signal is one signal"
+    assert not {"claimed", "running"} & set(file_town.states().values())
+    assert file_town.engine.workers() == []
+    file_town.logs()
+
+
+def test_children_do_not_outlive_a_parent_that_was_killed(file_town: Town) -> None:
+    parent = file_town.start("--processes", "2")
+    eventually(lambda: len(file_town.engine.workers()) == 2, SECONDS)
+    parent.kill()
+    eventually(lambda: file_town.engine.workers() == [], SECONDS)
