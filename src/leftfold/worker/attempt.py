@@ -91,6 +91,10 @@ class Attempt:
         except BaseException as problem:  # noqa: BLE001 - SystemExit, too, is the job's failure and not the worker's
             return self._said(self._of_failure, problem)
 
+    def failed(self, problem: BaseException) -> c.AnyCommand | None:
+        """Say what is to be written where even `run` was brought down."""
+        return self._said(self._of_failure, problem)
+
     async def _called(self, middlewares: "list[Middleware]") -> Any:
         if self._stopped is not None:
             raise asyncio.CancelledError  # it was stopped before it began

@@ -75,7 +75,10 @@ class Crew:
         attempt.task = asyncio.create_task(self._run(attempt), name=f"{claim.kind} {claim.job_id}")
 
     async def _run(self, attempt: Attempt) -> None:
-        command = await attempt.run(self._app.middlewares)
+        try:
+            command = await attempt.run(self._app.middlewares)
+        except BaseException as problem:  # noqa: BLE001 - a GeneratorExit out of a future closes whoever awaits it
+            command = attempt.failed(problem)
         if attempt.thread is not None and not attempt.thread.done():
             _LOG.warning("its thread goes on, and takes up room until it ends: let it look at ctx.cancelled")
             self._leaked += 1
