@@ -23,7 +23,7 @@ from leftfold.worker import Worker
 SECONDS: Final = 40.0
 
 #: An app as people write one. Every handler says in a file when it begins and when it ends.
-JOBS: Final = '''
+JOBS: Final = """
 import asyncio, os, sys, time
 from leftfold import App, Context
 
@@ -83,7 +83,7 @@ async def offload(ctx: Context, seconds: float) -> None:
 async def leave(ctx: Context) -> None:
     say("begin", ctx)
     sys.exit(7)
-'''
+"""
 
 
 class Process:
@@ -137,7 +137,9 @@ class Town:
         self.workers: list[Process] = []
         self.app = App(place.url, schema=place.schema)
 
-    def enqueue(self, kind: str, count: int = 1, *, lease: float = 1, max_failures: int = 9, **payload: Any) -> list[str]:
+    def enqueue(
+        self, kind: str, count: int = 1, *, lease: float = 1, max_failures: int = 9, **payload: Any
+    ) -> list[str]:
         policy = leftfold.Policy(lease=int(lease * 1_000_000), max_failures=max_failures)
         news = [leftfold.NewJob(kind, payload, policy=policy) for _ in range(count)]
         return [receipt.job_id for receipt in self.engine.enqueue_many(news) if receipt]
@@ -157,7 +159,9 @@ class Town:
         """What the handlers said: begin or end, kind, job id, attempt, process."""
         file = self.folder / "said"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return [(word, kind, job_id, int(attempt), int(pid)) for word, kind, job_id, attempt, pid in map(str.split, lines)]
+        return [
+            (word, kind, job_id, int(attempt), int(pid)) for word, kind, job_id, attempt, pid in map(str.split, lines)
+        ]
 
     def begun(self) -> int:
         return sum(word == "begin" for word, *_ in self.said)
@@ -231,7 +235,7 @@ async def working(app: App, **settings: Any) -> AsyncIterator[Worker]:
 async def until(is_so: Callable[[], bool], seconds: float = SECONDS) -> None:
     """Poll until it is so, and let others go on meanwhile."""
     async with asyncio.timeout(seconds):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110 - nobody would set it
             await asyncio.sleep(0.01)
 
 

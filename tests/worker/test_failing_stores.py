@@ -1,4 +1,4 @@
-"""Stores that fail at the wrong moment: answers that are lost, servers that restart, clocks that jump, files that go."""
+"""Stores that fail at the wrong moment: lost answers, servers that restart, clocks that jump, files that go."""
 
 import asyncio
 import time
@@ -14,10 +14,15 @@ from tests.worker.real import SECONDS, TERM, Process, Town, sound, until, workin
 
 from leftfold import App, AsyncEngine, Context, Engine
 from leftfold.core.errors import CorruptLogError, OutcomeUnknownError, StoreError, StoreUnavailableError
+from leftfold.store import claiming
+from leftfold.store.sqlite import bell
+from leftfold.store.sqlite.library import sqlite
 from leftfold.testing.postgres import OwnServer, running
 
 
-def lose_answers(patch: pytest.MonkeyPatch, name: str, times: int, problem: type[Exception] = OutcomeUnknownError) -> None:
+def lose_answers(
+    patch: pytest.MonkeyPatch, name: str, times: int, problem: type[Exception] = OutcomeUnknownError
+) -> None:
     """Let calls of the async engine happen, but for their answers."""
     real = getattr(AsyncEngine, name)
     left = times
@@ -122,7 +127,6 @@ def test_a_broken_log_among_those_that_were_claimed_takes_no_other_along(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can read what one of them is to do: to freeze it fails as well, and the others must not be lost for it."""
-    from leftfold.store import claiming  # noqa: PLC0415 - a part of it is replaced
 
     @app.job(lease=30)
     async def one() -> int:
@@ -194,7 +198,16 @@ def test_leases_that_ran_out_are_requeued_or_end_as_the_policy_says(app: App) ->
 
     asyncio.run(main())
     logs = sound(app.engine)
-    assert logs[first.id] == ["enqueued", "claimed", "started", "stalled", "requeued", "claimed", "started", "succeeded"]
+    assert logs[first.id] == [
+        "enqueued",
+        "claimed",
+        "started",
+        "stalled",
+        "requeued",
+        "claimed",
+        "started",
+        "succeeded",
+    ]
     assert logs[second.id] == ["enqueued", "claimed", "started", "stalled", "dead_lettered"]
 
 
@@ -238,10 +251,8 @@ def test_a_file_that_was_moved_away_is_said_and_no_empty_one_takes_its_place(
 def test_a_file_that_cannot_be_watched_only_costs_time(
     file_app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from leftfold.store.sqlite import bell  # noqa: PLC0415 - a part of it is replaced
-
     def broken(_: Any) -> int:
-        raise bell.sqlite.OperationalError("disk I/O error")
+        raise sqlite.OperationalError("disk I/O error")
 
     @file_app.job
     async def one() -> int:

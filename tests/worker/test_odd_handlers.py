@@ -14,7 +14,7 @@ from leftfold import App, Context, Retry, Snooze
 from leftfold.core.errors import LeaseConflictError, LeftfoldError
 
 
-class Liar(Exception):
+class LiarError(Exception):
     """Its text raises what nobody expects of a text."""
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ ODD: dict[str, tuple[Callable[[], Any], str | None]] = {
     "GeneratorExit": (raising(GeneratorExit()), "GeneratorExit"),
     "CancelledError of its own": (raising(asyncio.CancelledError()), "asyncio.exceptions.CancelledError"),
     "hostile text": (raising(ValueError(HOSTILE)), "ValueError"),
-    "a text that raises": (raising(Liar()), "SystemExit"),
+    "a text that raises": (raising(LiarError()), "SystemExit"),
     "a name that nobody can write": (raising(type("N", (Exception,), {"__qualname__": "\x00" * 9})()), None),
     "an endless name": (raising(type("N", (Exception,), {"__qualname__": "n" * 100_000})()), None),
     "a group": (raising(BaseExceptionGroup("many", [SystemExit(), ValueError("x")])), "BaseExceptionGroup"),

@@ -456,7 +456,7 @@ def test_a_writer_without_work_says_that_it_lives(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(pulse, "mark", marks.append)
         running = asyncio.create_task(Writer(fake, pulse, lambda _: None).run())
         async with asyncio.timeout(SOON):
-            while len(marks) < 5:
+            while len(marks) < 5:  # noqa: ASYNC110 - nobody would set it
                 await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -478,7 +478,7 @@ def test_the_pulse_tells_the_age_of_each_loop() -> None:
     pulse.starved(2.5)
     told = pulse.told()
     assert (told["running"], told["done"], told["starved"]) == (1, 1, 2.5)
-    assert told["loops"] == {"keeper": 0.0, "writing": 60.0}
+    assert told["loops"] == {"claiming": 0.0, "deadlines": 0.0, "keeper": 0.0, "renewals": 0.0, "writing": 60.0}
 
 
 def logged(formatter: logging.Formatter, log: Callable[[logging.Logger], None]) -> str:
@@ -492,9 +492,13 @@ def logged(formatter: logging.Formatter, log: Callable[[logging.Logger], None]) 
     return stream.getvalue()
 
 
+def raise_hostile() -> None:
+    raise ValueError("one\n2026-01-01T00:00:00.000Z INFO    leftfold.worker forged\x1b[2J")
+
+
 def fail(logger: logging.Logger) -> None:
     try:
-        raise ValueError("one\n2026-01-01T00:00:00.000Z INFO    leftfold.worker forged\x1b[2J")
+        raise_hostile()
     except ValueError as problem:
         logger.warning("failed: %s", problem, exc_info=problem, extra=about(claim_of("j")))
 

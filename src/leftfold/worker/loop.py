@@ -105,7 +105,7 @@ class Worker:
             pulse = Pulse(self.identity, about)
 
             crew = Crew(
-                self.app, engine, lambda: opening.open(self.app.url, pool_size=1, **settings), pulse,
+                self.app, engine, lambda: opening.open(self.app.url, pool_size=1, create=False, **settings), pulse,
                 size=self._concurrency, state=state,
             )  # fmt: skip
             keeper, claimer = Keeper(engine, pulse), Claimer(engine, crew, pulse, self._wishes)

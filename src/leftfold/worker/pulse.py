@@ -10,6 +10,7 @@ from leftfold.worker.clocks import now
 
 #: So often a loop says that it lives, also where there is nothing to do.
 MARK_EVERY: Final = 5.0
+_LOOPS: Final = ("claiming", "deadlines", "keeper", "renewals", "writing")
 
 
 class Pulse:
@@ -18,7 +19,7 @@ class Pulse:
     def __init__(self, worker: str, about: dict[str, Any]) -> None:
         self.worker = worker
         self._about = {"host": socket.gethostname(), "pid": os.getpid(), "python": platform.python_version(), **about}
-        self._marks: dict[str, float] = {}
+        self._marks = dict.fromkeys(_LOOPS, now())  # from the start: one that never runs is silent, not unknown
         self._running = 0
         self._done = 0
         self._starved = 0.0

@@ -1,0 +1,78 @@
+"""What an operator sees of workers: `leftfold workers`, and their logs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+from tests.concurrency.crowd import eventually
+from tests.worker.real import JOBS, SECONDS, TERM, Town, lines_of
+
+LOUD = """
+import logging
+
+@app.job(lease=5, max_failures=1)
+def loud(ctx: Context, text: str) -> None:
+    logging.getLogger("somebody.else").warning("from the depths")
+    ctx.log.info("of its own", extra={"answer": 42})
+    raise ValueError(text)
+"""
+
+
+def workers_of(town: Town) -> list[dict[str, Any]]:
+    run = subprocess.run(
+        [sys.executable, "-m", "leftfold", "workers", "--json", "--store", town.place.url],
+        capture_output=True, text=True, check=True, cwd=town.folder,
+        env={**os.environ, "LEFTFOLD_SCHEMA": town.place.schema},
+    )  # fmt: skip
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_workers_are_listed_with_what_they_do_and_silent_loops_are_named(town: Town) -> None:
+    town.enqueue("nap", 2, lease=30, seconds=60)
+    worker = town.start("--name", "seen", "--grace", "0")
+    eventually(lambda: town.begun() == 2, SECONDS)
+    eventually(lambda: len(town.engine.workers()) == 1, SECONDS)
+    (told,) = workers_of(town)
+    assert (told["pid"], told["concurrency"], told["silent"]) == (worker.pid, 16, [])
+    assert told["worker"].startswith("seen:")
+    assert set(told["loops"]) >= {"claiming", "deadlines", "keeper", "renewals", "writing"}
+    # Such a worker tells of a keeper that has not run for a minute.
+    loops = {**told["loops"], "keeper": 60.0}
+    town.engine.beat("other:1", {**msgspec.json.decode(town.engine.workers()[0].told), "loops": loops})
+    silent = {each["worker"]: each["silent"] for each in workers_of(town)}
+    assert silent == {told["worker"]: [], "other:1": ["keeper"]}
+    worker.tell(TERM)
+    assert worker.left() == 0
+    assert [each["worker"] for each in workers_of(town)] == ["other:1"]
+
+
+def test_every_line_of_a_job_says_which_job_it_is(file_town: Town) -> None:
+    (file_town.folder / "jobs.py").write_text(JOBS + LOUD, encoding="utf-8")
+    (job,) = file_town.enqueue("loud", max_failures=1, text="a\nb\x1b[31m")
+    (good,) = file_town.enqueue("nap", seconds=0.01)
+    worker = file_town.start("--until-idle", "--log-format", "json")
+    assert worker.left() == 0, worker.log
+    lines = lines_of(worker.log)
+    mine = [line for line in lines if line.get("job_id") == job]
+    assert {"from the depths", "of its own"} <= {line["message"] for line in mine}
+    assert [line["answer"] for line in mine if "answer" in line] == [42]
+    assert any(line["message"].startswith("failed: ValueError: a\nb") and "traceback" in line for line in mine)
+    assert {line["attempt"] for line in mine} == {1}
+    assert any(line.get("job_id") == good and line["message"].startswith("succeeded") for line in lines)
+    assert all({"at", "level", "logger", "message"} <= set(line) for line in lines)
+
+
+def test_lines_for_people_are_lines(file_town: Town) -> None:
+    (file_town.folder / "jobs.py").write_text(JOBS + LOUD, encoding="utf-8")
+    (job,) = file_town.enqueue("loud", max_failures=1, text="a\n2026-01-01T00:00:00.000Z INFO forged\x1b[31m")
+    worker = file_town.start("--until-idle")
+    assert worker.left() == 0, worker.log
+    assert f"[loud {job} attempt 1] from the depths" in worker.log
+    assert "\x1b" not in worker.log
+    own = [line for line in worker.log.splitlines() if not line.startswith("    ")]
+    assert all(re.match(r"[-\d]{10}T[:\d]{8}\.\d{3}Z [A-Z]+ +(leftfold|somebody)\.", line) for line in own), own
+    assert not any(line.startswith("2026-01-01T00:00:00.000Z INFO forged") for line in worker.log.splitlines())
