@@ -28,11 +28,11 @@ def test_at_moments_all_over_its_start(file_town: Town) -> None:
     (file_town.folder / "jobs.py").write_text(marked, encoding="utf-8")
     file_town.enqueue("nap", 20, lease=5, seconds=0.01)
     imported = file_town.folder / "imported"
-    for moment in range(12):
+    for moment in range(8):
         worker = file_town.start("--concurrency", "2")
         eventually(imported.exists, SECONDS)
         imported.unlink()
-        time.sleep(moment * 0.015)
+        time.sleep(moment * 0.02)
         worker.tell(TERM)
         assert worker.left() == 0, f"{moment}: {worker.log}"
         assert "Traceback" not in worker.log, worker.log

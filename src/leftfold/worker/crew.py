@@ -121,7 +121,7 @@ class Crew:
     def abandon(self) -> None:
         """Give back what did not end although it was cancelled: whatever it comes to now is not written."""
         for attempt in list(self._attempts.values()):
-            if attempt.task is not None and not attempt.task.done():
+            if attempt.task is not None and not attempt.task.done() and attempt.stopped is not Stop.LOST:
                 claim = attempt.held.claim
                 _LOG.warning("job %s, attempt %d does not stop: given back all the same", claim.job_id, claim.attempt,
                              extra=about(claim))  # fmt: skip

@@ -5,6 +5,7 @@ import logging
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -72,17 +73,24 @@ class Worker:
     def run(self) -> None:
         """Run until SIGTERM or SIGINT: the first lets attempts end within the grace, the second stops them now."""
         loop = _new_loop()
+        before = self._heed_signals(loop)
         try:
-            loop.run_until_complete(self._run_with_signals())
+            loop.run_until_complete(self.arun())
         finally:
             _close(loop)
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
 
-    async def _run_with_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError, RuntimeError):  # where there are no signals, or not in this thread
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self.stop)
-        await self.arun()
+    def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> dict[int, Any]:
+        """Stop by signals, and give what they did before. A loop's own handlers would end before the loop does."""
+        if threading.current_thread() is not threading.main_thread():
+            return {}  # only there are signals heard
+
+        def heed(*_: object) -> None:
+            with suppress(RuntimeError):  # it is closed: that is what the signal asks for
+                loop.call_soon_threadsafe(self.stop)
+
+        return {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def stop(self) -> None:
         """Claim no more, and end when what runs has ended. A second time: end now. For the thread of the loop."""
