@@ -84,8 +84,8 @@ def worker(
     leftfold worker -A jobs:app --queues mail,reports --concurrency 50 --processes 4
     leftfold worker -A jobs:app --until-idle
     """
-    for number in (signal.SIGTERM, signal.SIGINT):  # as long as nothing has begun, there is nothing to bring to an end
-        signal.signal(number, lambda *_: sys.exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):  # as long as nothing has begun there is nothing to bring to an end,
+        signal.signal(number, lambda *_: os._exit(0))  # and whoever imports the app may catch any exception
     from leftfold.worker import Worker  # noqa: PLC0415 - the help needs none
     from leftfold.worker.logs import set_up  # noqa: PLC0415 - the help needs none
     from leftfold.worker.processes import Processes, is_child  # noqa: PLC0415 - the help needs none
