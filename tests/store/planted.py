@@ -109,7 +109,7 @@ BUGS: Final = (
             (('"ROLLBACK")\n            if "decode', '"COMMIT")\n            if "decode'),),
             CRASHES + "[sqlite-signal]"),
     Planted("every word about a job commits by the statement", "engine/running.py",
-            (("return self._only(self._write(Operation(lambda: ops.carry_out(asks, self._forbidden))))",
+            (("receipt = self._only(self._write(Operation(lambda: ops.carry_out(asks, self._forbidden))))",
               "return self._only(self._write(Operation(lambda: ops.carry_out(asks, self._forbidden), apart=True)))"),),
             CRASHES + "[postgres-cancel]"),
     Planted("a keyed job commits before it has its answer", "store/creating.py",

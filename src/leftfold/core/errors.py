@@ -1,7 +1,7 @@
 """Every error that Leftfold raises, each with a code that never changes.
 
 LeftfoldError
-├── DesignError               the tables contradict themselves; raised at import
+├── DesignError               the program contradicts itself; raised before any job runs
 ├── JobError                  raised by a handler to say how its failure is to be treated
 │   ├── ValidationError       the input is wrong, and stays wrong: never retried
 │   │   └── LimitExceededError
@@ -54,7 +54,7 @@ class LeftfoldError(Exception):
 
 
 class DesignError(LeftfoldError):
-    """The lifecycle tables contradict themselves."""
+    """The program contradicts itself: its tables, or the functions that are to be jobs."""
 
     code = "design"
 
