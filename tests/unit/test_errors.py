@@ -6,6 +6,7 @@ from typing import Final
 
 from leftfold.core import errors
 from leftfold.core.errors import LeftfoldError
+from leftfold.core.values import Failure
 
 CODES: Final = {
     "LeftfoldError": "error",
@@ -76,3 +77,14 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
 def test_every_error_says_what_it_is() -> None:
     assert all((error.__doc__ or "").rstrip().endswith(".") for error in CLASSES.values())
+
+
+def test_what_a_handler_asks_for_is_kept_with_it() -> None:
+    assert (errors.Retry(after=5).after, str(errors.Retry("busy", after=1))) == (5, "busy")
+    assert (errors.Snooze(7).seconds, errors.Snooze(7).reason, str(errors.Snooze(7, "later"))) == (7, None, "later")
+
+
+def test_a_job_that_failed_says_how_and_why() -> None:
+    failed = errors.JobFailed("j1", "failed", Failure(code="network", message="no route", type="OSError"))
+    assert (str(failed), failed.job_id, failed.state) == ("job j1 is failed: OSError: no route", "j1", "failed")
+    assert str(errors.JobFailed("j1", "dead_lettered", None)) == "job j1 is dead_lettered"

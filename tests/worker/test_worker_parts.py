@@ -26,7 +26,7 @@ from leftfold.core.values import Spec
 from leftfold.store.replies import Claim, Receipt
 from leftfold.worker import lease, writing
 from leftfold.worker.clocks import now
-from leftfold.worker.keeper import ClockGuard
+from leftfold.worker.keeper import ClockWatch
 from leftfold.worker.lease import Held, Leases
 from leftfold.worker.logs import JobFilter, JsonFormatter, TextFormatter, about
 from leftfold.worker.pulse import Pulse
@@ -47,50 +47,34 @@ def receipt_of(claim: Claim, **more: Any) -> Receipt:
     return Receipt(job_id=claim.job_id, state=State.RUNNING, version=3, rev=3, attempt=1, **more)
 
 
-# --- the guard of the clock -----------------------------------------------------------------------------------------
+# --- the watch of the clock -----------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_goes_as_ours_does_is_trusted() -> None:
-    guard = ClockGuard()
-    assert all(guard.allows(1_000_000.0 + second, second, second + 0.1) for second in range(100))
+def test_a_clock_that_goes_as_ours_does_is_known_since_the_first_look() -> None:
+    watch = ClockWatch()
+    assert {watch.look(1_000_000.0 + second, second, second + 0.1) for second in range(100)} == {1_000_000.0}
 
 
 def test_a_slow_answer_is_no_jump() -> None:
-    guard = ClockGuard()
-    assert guard.allows(1000.0, 0.0, 0.1)
-    assert guard.allows(1031.0, 1.0, 31.0), "it was read at the end of half a minute"
-    assert guard.allows(1032.0, 31.0, 32.0)
+    watch = ClockWatch()
+    assert watch.look(1000.0, 0.0, 0.1) == 1000.0
+    assert watch.look(1031.0, 1.0, 31.0) == 1000.0, "it was read at the end of half a minute"
+    assert watch.look(1032.0, 31.0, 32.0) == 1000.0
 
 
-def test_a_jump_ahead_holds_the_keeper_off_for_as_long() -> None:
-    guard = ClockGuard()
-    assert guard.allows(1000.0, 0.0, 0.0)
-    assert not guard.allows(1101.0, 1.0, 1.0), "100 s too many"
-    assert not guard.allows(1200.0, 100.0, 100.0)
-    assert guard.allows(1201.5, 101.5, 101.5)
+def test_behind_a_jump_ahead_it_is_known_anew() -> None:
+    watch = ClockWatch()
+    watch.look(1000.0, 0.0, 0.0)
+    assert watch.look(1101.0, 1.0, 1.0) == 1101.0, "100 s too many"
+    assert watch.look(1200.0, 100.0, 100.0) == 1101.0
+    assert watch.look(1300.0, 110.0, 110.0) == 1300.0, "and again"
 
 
-def test_a_second_jump_adds_to_the_first() -> None:
-    guard = ClockGuard()
-    guard.allows(1000.0, 0.0, 0.0)
-    assert not guard.allows(1011.0, 1.0, 1.0)
-    assert not guard.allows(1022.0, 2.0, 2.0)
-    assert not guard.allows(1040.0, 20.0, 20.0)
-    assert guard.allows(1042.0, 22.0, 22.0)
-
-
-def test_no_jump_holds_it_off_for_ever() -> None:
-    guard = ClockGuard()
-    guard.allows(0.0, 0.0, 0.0)
-    assert not guard.allows(1e9, 1.0, 1.0)
-    assert guard.allows(1e9 + 601.0, 602.0, 602.0)
-
-
-def test_a_clock_that_is_set_back_makes_leases_longer_and_nothing_else() -> None:
-    guard = ClockGuard()
-    guard.allows(1000.0, 0.0, 0.0)
-    assert guard.allows(900.0, 1.0, 1.0)
-    assert guard.allows(901.0, 2.0, 2.0)
+def test_a_clock_that_is_set_back_is_known_since_then() -> None:
+    watch = ClockWatch()
+    watch.look(1000.0, 0.0, 0.0)
+    assert watch.look(900.0, 1.0, 1.0) == 900.0
+    assert watch.look(901.0, 2.0, 2.0) == 900.0
 
 
 # --- leases ---------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Processe
     monkeypatch.setattr(processes, "_PAUSE_FIRST", 0.05)
     monkeypatch.setattr(processes, "_LOOK_EVERY", 0.01)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield Processes(2, [sys.executable, "-c", CHILD, str(tmp_path)])
+    yield Processes(2, [sys.executable, "-c", CHILD, str(tmp_path)], until_idle=True)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -70,6 +70,20 @@ def test_a_child_that_crashes_is_started_anew_and_one_that_ends_is_not(parent: P
     began = [line.split() for line in lines(tmp_path / "began")]
     assert len({pid for pid, _ in began}) == 3
     assert {by for _, by in began} == {str(os.getpid())}
+
+
+def test_a_child_that_somebody_recycles_is_replaced(parent: Processes, tmp_path: Path) -> None:
+    """It ends as it should, with code 0; but there was to be no end."""
+    parent._until_idle = False
+
+    def script() -> None:
+        eventually(lambda: len(lines(tmp_path / "began")) == 2, SECONDS)
+        os.kill(int(lines(tmp_path / "began")[0].split()[0]), signal.SIGINT)
+        eventually(lambda: len(lines(tmp_path / "began")) == 3, SECONDS)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    run_beside(parent, threading.Thread(target=script))
+    assert len(lines(tmp_path / "began")) == 3
 
 
 def test_every_signal_is_passed_on_once(parent: Processes, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from leftfold import opening
 from leftfold.app.context import Context
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from leftfold.aengine import AsyncEngine
+    from leftfold.worker.loop import WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -247,13 +248,13 @@ class App:
             raise JobNotFoundError(f"job {job_id} is a {kind!r}, which this app does not know")
         return self.handlers[kind].handle_of(job_id)
 
-    def run_worker(self, **settings: Any) -> None:
+    def run_worker(self, **settings: "Unpack[WorkerSettings]") -> None:
         """Run a worker in this process until a signal ends it; see `leftfold.worker.Worker` for the settings."""
         from leftfold.worker import Worker  # noqa: PLC0415 - only who works needs one
 
         Worker(self, **settings).run()
 
-    async def arun_worker(self, **settings: Any) -> None:
+    async def arun_worker(self, **settings: "Unpack[WorkerSettings]") -> None:
         """Do the same inside of an event loop, until it is cancelled; signals are the caller's."""
         from leftfold.worker import Worker  # noqa: PLC0415 - only who works needs one
 

@@ -104,7 +104,7 @@ def worker(
     if processes > 1 and not child:
         with made.app:
             made.app.engine.clock()  # what is wrong with the store is said once, and not by every child again and again
-        Processes(processes, [sys.executable, "-m", "leftfold", *sys.argv[1:]]).run()
+        Processes(processes, [sys.executable, "-m", "leftfold", *sys.argv[1:]], until_idle=until_idle).run()
     else:
         made.run()
         _leave_stuck_threads()

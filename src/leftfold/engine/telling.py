@@ -14,7 +14,7 @@ from leftfold.store import keeping, ops
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.query import Operation
 from leftfold.store.replies import Claim, Receipt
-from leftfold.times import Moment, split
+from leftfold.times import Moment, microseconds, split
 
 
 class Telling(Running):
@@ -137,11 +137,15 @@ class Telling(Running):
         actor, found = asking.actor_of(Who.KEEPER, by, self.actor), asking.id_of(job_id)
         return self._only(self._write(Operation(lambda: ops.resume(found, actor, request_id, self._forbidden))))
 
-    def reap(self, *, limit: int = 100, by: c.Actor | str | None = None) -> list[Outcome]:
+    def reap(
+        self, *, limit: int = 100, watched_since: float | None = None, by: c.Actor | str | None = None
+    ) -> list[Outcome]:
         """Take jobs from owners whose leases ran out, and end waits whose deadlines passed: some of them.
 
-        Safe to call anywhere, at any time, by any number of keepers.
+        Safe to call anywhere, at any time, by any number of keepers. `watched_since` is the store's time from which on
+        the caller knows that its clock did not jump: leases that ran out before that are given half a lease more.
         """
         between("limit", limit, 1, asking.BATCH_MAX)
+        since = None if watched_since is None else microseconds("watched_since", watched_since)
         actor = asking.actor_of(Who.KEEPER, by, self.actor)
-        return self._write(Operation(lambda: keeping.reap(actor, limit, self._forbidden)))
+        return self._write(Operation(lambda: keeping.reap(actor, limit, since, self._forbidden)))

@@ -8,9 +8,9 @@ from leftfold.store.ops import Ask, Outcome, carry_out
 from leftfold.store.query import Query, Steps
 
 
-def reap(by: c.Actor, limit: int, forbidden: Forbidden) -> Steps[list[Outcome]]:
+def reap(by: c.Actor, limit: int, since: int | None, forbidden: Forbidden) -> Steps[list[Outcome]]:
     """Do so for some of the jobs that it is time for; those that others are busy with are left to the next time."""
-    rows = yield Query("overdue", {"limit": limit})
+    rows = yield Query("overdue", {"limit": limit, "since": since})
     asks = [Ask(job_id, c.Expire(by=by) if waits else c.Stall(by=by)) for job_id, waits in rows]
     outcomes = (yield from carry_out(asks, forbidden)) if asks else []
     corrupt = [ask.job_id for ask, told in zip(asks, outcomes, strict=True) if isinstance(told, CorruptLogError)]

@@ -17,6 +17,7 @@ from leftfold.app.handler import NEVER_RETRIED, Handler
 from leftfold.core import commands as c
 from leftfold.core import limits
 from leftfold.core.errors import JobError, PermanentError, Retry, Snooze, ValidationError
+from leftfold.core.letters import Stage
 from leftfold.core.payload import check_payload
 from leftfold.core.values import Failure
 from leftfold.times import microseconds
@@ -49,6 +50,8 @@ class Attempt:
         self._threads = threads
         self._stopped: Stop | None = None
         self._entered = False
+        self._stage = Stage.INPUT
+        self._closing: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None  # of a `def` handler; it may outlive the attempt
 
@@ -58,13 +61,16 @@ class Attempt:
         return self._stopped
 
     def stop(self, why: Stop) -> None:
-        """Stop it: an async handler is cancelled, a `def` handler is asked to look at `ctx.cancelled`."""
+        """Stop it: an async handler is cancelled, a `def` handler is asked to look at `ctx.cancelled`.
+
+        A thread is waited for unless its job is lost: to give the job away while it goes on would run it twice.
+        """
         if self._stopped in {None, Stop.ASKED}:
             self._stopped = why
         self.context.stop()
         waits_for_thread = self.thread is not None and not self.thread.done()
         # A task that is cancelled before its first step never takes one, and nobody would hear of the attempt again.
-        if self.task is not None and self._entered and not (waits_for_thread and why is Stop.ASKED):
+        if self.task is not None and self._entered and not (waits_for_thread and why is not Stop.LOST):
             self.task.cancel()
 
     def abandon(self) -> None:
@@ -80,6 +86,7 @@ class Attempt:
             given = await self._called(middlewares)
             if self._stopped is Stop.LOST:
                 return None
+            self._stage = Stage.OUTPUT
             result = self._handler.signature.to_result(given)
             check_payload("result", result)
             _LOG.info("succeeded in %.3f s", time.monotonic() - began)
@@ -104,18 +111,24 @@ class Attempt:
             call = functools.partial(middleware, self.context, call)
         if timeout is None:
             return await call()
+        late: TimeoutError | None = None
+        given: Any = None
         try:
             async with asyncio.timeout(timeout / 1_000_000) as limit:
-                return await call()
+                given = await call()
         except TimeoutError as problem:
             if not limit.expired():
                 raise
+            late = problem
+        if limit.expired():  # also where the handler took no notice of it
             self.context.stop()
-            raise _TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from problem
+            raise _TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from late
+        return given
 
     async def _call(self) -> Any:
         handler, signature = self._handler, self._handler.signature
         arguments = signature.of_payload(self.held.claim.spec.payload)
+        self._stage = Stage.EXEC
         if signature.context is not None:
             arguments[signature.context] = self.context
         async with AsyncExitStack() as stack:
@@ -132,7 +145,21 @@ class Attempt:
                 return _awaited_by_nobody(given) if inspect.iscoroutine(given) else given
 
             self.thread = self._threads.run(call)
-            return await asyncio.shield(self.thread)
+            try:
+                return await asyncio.shield(self.thread)
+            except asyncio.CancelledError:
+                if self.thread.done():
+                    return self.thread.result()  # it had finished first
+                self._close_behind(self.thread, stack.pop_all())
+                raise
+
+    def _close_behind(self, thread: asyncio.Future[Any], stack: AsyncExitStack) -> None:
+        """Put away what a thread works with when it has ended, and not before."""
+
+        def close(_: object) -> None:
+            self._closing = asyncio.ensure_future(stack.aclose())
+
+        thread.add_done_callback(close)
 
     def _said(self, say: "Callable[[Any], c.AnyCommand | None]", raised: BaseException) -> c.AnyCommand | None:
         """Say what a handler raised. A snooze of -1 s, or an error whose text raises, is a failure of its own."""
@@ -187,7 +214,8 @@ class Attempt:
         problem = problem.with_traceback(_of_handler(problem.__traceback__))
         failure = self._failure(problem)
         _LOG.warning("failed: %s: %s", failure.type or failure.code, failure.message, exc_info=problem)
-        return c.Fail(by=claim.actor, error=failure, delay=delay, permanent=isinstance(problem, NEVER_RETRIED))
+        never = isinstance(problem, NEVER_RETRIED)
+        return c.Fail(by=claim.actor, error=failure, delay=delay, permanent=never, stage=self._stage)
 
     def _failure(self, problem: BaseException) -> Failure:
         """Give what went wrong as the log keeps it, under the code that the job's policy knows it by."""

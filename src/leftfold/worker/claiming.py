@@ -47,12 +47,12 @@ class Claimer:
     async def run(self) -> None:
         """Go on until stopped, or until there is nothing left to do if that is wished."""
         while not self._stopped:
-            self._pulse.mark("claiming")
             self._crew.woken.clear()
             try:
                 if await self._once():
                     return
             except StoreError as problem:
+                self._pulse.failed("claiming", problem)
                 lost = isinstance(problem, OutcomeUnknownError)  # what it may have taken comes back behind the lease
                 _LOG.warning("%s: %s", "the answer to a claim was lost" if lost else "no jobs can be claimed", problem)
                 await asyncio.sleep(random.uniform(_AGAIN / 2, _AGAIN))  # noqa: S311 - nobody must guess it
@@ -61,6 +61,8 @@ class Claimer:
         """Claim once, and wait if there was not enough; tells whether to end."""
         room = min(self._crew.room, _MOST)
         claims = []
+        # Before the claim, not behind it: what comes back in between is then claimed, and not left behind.
+        settled = self._wishes.until_idle and self._crew.is_empty and await self._is_settled()
         if room > 0:
             asked_at = now()
             claims = await self._engine.claim(
@@ -68,7 +70,8 @@ class Claimer:
             )
             for claim in claims:
                 self._crew.begin(claim, asked_at)
-            if not claims and await self._is_idle():
+            self._pulse.mark("claiming")
+            if settled and not claims:
                 return True
         if not self._stopped and (room <= 0 or len(claims) < room):
             await self._wait(await self._patience(room))
@@ -89,10 +92,8 @@ class Claimer:
         due = await self._engine.next_due(self._wishes.queues) if room > 0 else None
         return look if due is None else min(look, due)
 
-    async def _is_idle(self) -> bool:
-        """Tell whether nothing is left to do: nothing runs, here or elsewhere, and no attempt will be tried again."""
-        if not self._wishes.until_idle or not self._crew.is_empty:
-            return False
+    async def _is_settled(self) -> bool:
+        """Tell whether nothing runs elsewhere, and no attempt will be tried again."""
         queues = self._wishes.queues
         return not any(
             count.jobs and count.state in _UNSETTLED and count.kind in self._wishes.kinds

@@ -66,8 +66,8 @@ class Crew:
 
     def begin(self, claim: Claim, asked_at: float) -> None:
         """Enter the handler of a job that was just claimed, and started with that."""
-        held = Held(claim, asked_at)
         context = Context(self._app, claim, self._state)
+        held = Held(claim, asked_at, context.stop)
         attempt = Attempt(self._app.handlers[claim.kind], held, context, self._threads)
         self._attempts[held] = attempt
         self._pulse.entered()
@@ -103,7 +103,7 @@ class Crew:
 
     def _lose(self, held: Held, why: str) -> None:
         attempt = self._attempts.get(held)
-        if attempt is not None:
+        if attempt is not None and not (attempt.task and attempt.task.done()):  # else the store judges its outcome
             extra = about(held.claim)
             _LOG.warning("job %s, attempt %d is lost: %s", held.claim.job_id, held.claim.attempt, why, extra=extra)
             attempt.stop(Stop.LOST)

@@ -1,8 +1,9 @@
 """The keeper inside of every worker: takes jobs from owners whose leases ran out, ends waits whose time is up.
 
 No leader is needed: the store lets only one of many keepers do each of these things. A clock of the database that
-jumps ahead would make leases of the living run out. So a keeper compares it with a clock that nobody sets, and holds
-off for as long as the jump was: by then whoever lives has renewed.
+jumps ahead would make leases of the living run out. So a keeper compares it with a clock that nobody sets. A lease that
+ran out while the two went alike has run out; one that had before, at a jump or when this keeper began to watch, is
+judged half a lease later: by then whoever lives has renewed it.
 """
 
 import asyncio
@@ -20,26 +21,28 @@ _LOG: Final = logging.getLogger("leftfold.keeper")
 _EVERY: Final = 1.0
 _MOST: Final = 100
 _JUMP: Final = 2.0  # what a slow answer cannot explain
-_HOLD_MOST: Final = 600.0
 
 
-class ClockGuard:
-    """Notices that the store's clock was set ahead, by a clock that cannot be set."""
+class ClockWatch:
+    """Knows since when the store's clock goes as one does that nobody can set."""
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None
-        self._hold_until = 0.0
+        self._since = 0.0
 
-    def allows(self, store_now: float, before: float, after: float) -> bool:
-        """Tell whether leases may be judged. The store's clock was read between the two moments of ours."""
-        if self._last is not None:
+    def look(self, store_now: float, before: float, after: float) -> float:
+        """Give the store's time from which on it did not jump. It was read between these two moments of ours."""
+        if self._last is None:
+            self._since = store_now
+        else:
             store_then, then = self._last
             jump = (store_now - store_then) - (after - then)
             if jump > _JUMP:
-                self._hold_until = max(self._hold_until, after) + min(jump, _HOLD_MOST)
-                _LOG.warning("the store's clock jumped ahead by %.1f s: no lease is judged for as long", jump)
+                _LOG.warning("the store's clock jumped ahead by %.1f s: leases are given half of their time more", jump)
+                self._since = store_now
+        self._since = min(self._since, store_now)  # it was set back: nothing ran out by that
         self._last = (store_now, before)
-        return after >= self._hold_until
+        return self._since
 
 
 class Keeper:
@@ -48,16 +51,17 @@ class Keeper:
     def __init__(self, engine: AsyncEngine, pulse: Pulse) -> None:
         self._engine = engine
         self._pulse = pulse
-        self._guard = ClockGuard()
+        self._watch = ClockWatch()
 
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
-            self._pulse.mark("keeper")
             try:
                 again = await self.once()
+                self._pulse.mark("keeper")
             except LeftfoldError as problem:
                 _LOG.warning("the keeper could not look, trying again: %s", problem)
+                self._pulse.failed("keeper", problem)
                 again = False
             await asyncio.sleep(0 if again else random.uniform(_EVERY / 2, _EVERY))  # noqa: S311 - nobody must guess it
 
@@ -65,9 +69,8 @@ class Keeper:
         """Look once; tells whether there may be more to do at once."""
         before = now()
         store_now = await self._engine.clock()
-        if not self._guard.allows(store_now, before, now()):
-            return False
-        outcomes = await self._engine.reap(limit=_MOST, by=self._pulse.worker)
+        since = self._watch.look(store_now, before, now())
+        outcomes = await self._engine.reap(limit=_MOST, watched_since=since, by=self._pulse.worker)
         changed = [outcome for outcome in outcomes if isinstance(outcome, Receipt) and outcome.changed]
         for outcome in changed:
             _LOG.info("job %s, attempt %d: taken from a silent owner, or its wait is over: it is %s",

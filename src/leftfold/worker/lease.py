@@ -29,8 +29,9 @@ _MOST: Final = 5_000  # in one statement
 class Held:
     """A job that is ours for now: until when by our own clock, and when to renew it."""
 
-    def __init__(self, claim: Claim, asked_at: float) -> None:
+    def __init__(self, claim: Claim, asked_at: float, stop: Callable[[], None] = lambda: None) -> None:
         self.claim = claim
+        self.stop = stop  # tells the handler; from any thread, whatever the event loop does
         self.length = claim.policy.lease / _SECOND
         self.renewed(asked_at)
 
@@ -105,7 +106,7 @@ class Leases:
                 engine = engine or self._open()
                 self._renew(engine)
                 if now() >= beat_at:
-                    engine.beat(self._pulse.worker, self._pulse.told())
+                    self._beat(engine)
                     beat_at = now() + _BEAT_EVERY
             except LeftfoldError as problem:
                 _LOG.warning("leases could not be renewed, trying again: %s", problem)
@@ -119,6 +120,12 @@ class Leases:
                     self._wait_until(self._renew_at)
         if engine is not None:
             engine.close()
+
+    def _beat(self, engine: Engine) -> None:
+        try:
+            engine.beat(self._pulse.worker, self._pulse.told())
+        except LeftfoldError as problem:
+            _LOG.warning("the worker could not say that it lives: %s", problem)
 
     def _pause(self) -> None:
         """Wait before the next try: for a moment, but for no more than a part of what is left of any lease."""
@@ -146,6 +153,7 @@ class Leases:
             if isinstance(outcome, Receipt):
                 held.renewed(asked_at)
                 if outcome.cancel_requested:
+                    held.stop()
                     self._asked_to_stop(held)
             else:  # refused, or its log is broken: in either case there is nothing to hold on to, and others go on
                 self._give_up(held, str(outcome))
@@ -155,6 +163,7 @@ class Leases:
             if held not in self._held:
                 return  # its outcome is written by now
             self._held.discard(held)
+        held.stop()
         self._lost(held, why)
 
     # --- deadlines --------------------------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ import socket
 import threading
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from leftfold import opening
 from leftfold.aengine import AsyncEngine
 from leftfold.asking import names
 from leftfold.core import limits
 from leftfold.core.errors import DesignError, LeftfoldError, ValidationError
+from leftfold.times import Span, microseconds
 from leftfold.worker.claiming import Claimer, Wishes
 from leftfold.worker.crew import Crew
 from leftfold.worker.keeper import Keeper
@@ -34,6 +35,17 @@ class _Loop(Protocol):
         """Go on until cancelled."""
 
 
+class WorkerSettings(TypedDict, total=False):
+    """How a worker is to be: see `Worker`."""
+
+    queues: Iterable[str] | None
+    concurrency: int
+    grace: Span
+    until_idle: bool
+    poll: Span
+    name: str | None
+
+
 class Worker:
     """Runs the jobs of an app. `run()` and `arun()` return when it has ended; `stop()` lets it end.
 
@@ -48,9 +60,9 @@ class Worker:
         *,
         queues: Iterable[str] | None = None,
         concurrency: int = 16,
-        grace: float = 30.0,
+        grace: Span = 30.0,
         until_idle: bool = False,
-        poll: float = 1.0,
+        poll: Span = 1.0,
         name: str | None = None,
     ) -> None:
         if not app.handlers:
@@ -64,8 +76,9 @@ class Worker:
         # Random, so that two processes of one name, or one after the other, are never taken for the same owner.
         self.identity = f"{name or socket.gethostname()}:{secrets.token_hex(4)}"
         limits.key("worker name", self.identity)
-        self._wishes = Wishes(names("queue", queues), sorted(app.handlers), poll, until_idle)
-        self._concurrency, self._grace = concurrency, grace
+        look = _seconds("poll", poll, limits.SECOND // 100, limits.MINUTE)
+        self._wishes = Wishes(names("queue", queues), sorted(app.handlers), look, until_idle)
+        self._concurrency, self._grace = concurrency, _seconds("grace", grace, 0, limits.DAY)
         self._claimer: Claimer | None = None
         self._stopped = False
         self._hurry: asyncio.Event | None = None
@@ -189,13 +202,21 @@ async def _in_any_case(leaving: Coroutine[Any, Any, None], hurry: asyncio.Event)
         raise cancelled
 
 
+def _seconds(what: str, span: Span, low: int, high: int) -> float:
+    length = microseconds(what, span)
+    limits.between(what, length, low, high)
+    return length / limits.SECOND
+
+
 async def _first(*ways: Coroutine[Any, Any, Any]) -> None:
     """Wait until one of these is over, and stop the others."""
     tasks = [asyncio.create_task(way) for way in ways]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -216,7 +237,7 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         if tasks:
             loop.run_until_complete(asyncio.wait(tasks, timeout=1))
-        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(asyncio.wait([loop.create_task(loop.shutdown_asyncgens())], timeout=1))
     finally:
         for task in asyncio.all_tasks(loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it was said before

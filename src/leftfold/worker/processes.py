@@ -62,8 +62,9 @@ class _Child:
 class Processes:
     """The parent of some workers."""
 
-    def __init__(self, count: int, command: Sequence[str]) -> None:
+    def __init__(self, count: int, command: Sequence[str], *, until_idle: bool = False) -> None:
         self._children = [_Child(command) for _ in range(count)]
+        self._until_idle = until_idle
         self._stopping = False
         self._signals: list[int] = []
 
@@ -86,8 +87,10 @@ class Processes:
                 child.start()
             return
         code = child.process.poll()
-        if code == 0 or (code is not None and self._stopping):
+        if code is not None and (self._stopping or (code == 0 and self._until_idle)):
             self._children.remove(child)
+        elif code == 0:  # somebody recycles one of them
+            child.start()
         elif code is not None:
             child.crashed(code)
 

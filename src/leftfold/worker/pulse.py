@@ -10,6 +10,7 @@ from leftfold.worker.clocks import now
 
 #: So often a loop says that it lives, also where there is nothing to do.
 MARK_EVERY: Final = 5.0
+_TEXT_MOST: Final = 500
 _LOOPS: Final = ("claiming", "deadlines", "keeper", "renewals", "writing")
 
 
@@ -20,14 +21,20 @@ class Pulse:
         self.worker = worker
         self._about = {"host": socket.gethostname(), "pid": os.getpid(), "python": platform.python_version(), **about}
         self._marks = dict.fromkeys(_LOOPS, now())  # from the start: one that never runs is silent, not unknown
+        self._errors: dict[str, str] = {}
         self._running = 0
         self._done = 0
         self._starved = 0.0
         self._lock = threading.Lock()
 
     def mark(self, loop: str) -> None:
-        """Say that a loop runs."""
+        """Say that a loop did what it is for."""
         self._marks[loop] = now()
+        self._errors.pop(loop, None)
+
+    def failed(self, loop: str, problem: Exception) -> None:
+        """Say that it could not."""
+        self._errors[loop] = str(problem)[:_TEXT_MOST]
 
     def entered(self) -> None:
         """Count an attempt in."""
@@ -52,5 +59,6 @@ class Pulse:
             "running": self._running,
             "done": self._done,
             "starved": round(self._starved, 1),
+            "errors": dict(self._errors),
             "loops": {loop: round(moment - at, 1) for loop, at in sorted(self._marks.items())},
         }

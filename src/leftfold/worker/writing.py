@@ -82,10 +82,11 @@ class Writer:
         pause, uncertain, say_at = pauses(), False, 0.0
         asks = [Ask(ended.attempt.held.claim.job_id, ended.command) for ended in batch]
         while True:
-            self._pulse.mark("writing")
             try:
                 outcomes = await self._engine.settle_many(asks)
+                self._pulse.mark("writing")
             except StoreError as problem:
+                self._pulse.failed("writing", problem)
                 if now() >= say_at:
                     _LOG.warning("%d outcomes could not be written, trying again: %s", len(batch), problem)
                     say_at = now() + _SAY_EVERY

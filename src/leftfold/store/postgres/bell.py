@@ -5,6 +5,7 @@ connection of its own sends it, at once for the first job and then at most every
 """
 
 import asyncio
+import atexit
 import logging
 import os
 import secrets
@@ -51,9 +52,11 @@ class Ringer:
         if self._thread is None and not self._closed:
             self._thread = threading.Thread(target=self._run, name="leftfold-ringer", daemon=True)
             self._thread.start()
+            atexit.register(self.close)  # a short script may end before it has rung
 
     def close(self) -> None:
         """Ring for what is left, and stop."""
+        atexit.unregister(self.close)
         with self._starting:
             self._closed = True
         self._wanted.set()

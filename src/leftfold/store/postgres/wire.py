@@ -138,7 +138,7 @@ def statement(sql: str, query: Query) -> bytes:
     if _is_alone(query):
         return _encoded(alone(sql))
     if query.name in _NARROWED:
-        sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND {match[2]}", sql)
+        sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND ({match[2]})", sql)
     return _encoded(sql)
 
 

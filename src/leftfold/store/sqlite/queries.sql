@@ -358,8 +358,10 @@ INSERT INTO leftfold_counts SELECT queue, kind, state, count(*) FROM leftfold_jo
 SELECT leftfold_text(j.id), j.head FROM batch b JOIN leftfold_jobs j ON j.id = b.id;
 
 -- name: overdue
--- Jobs whose lease has run out, or whose wait has.
+-- Jobs whose lease has run out, or whose wait has. A lease that had run out before whoever asks watched the clock is
+-- judged when its owner, should it live, would have renewed it.
 SELECT leftfold_text(id), 0 FROM leftfold_jobs WHERE token IS NOT NULL AND until <= :now AND frozen_at IS NULL
+  AND (:since IS NULL OR until > :since OR :now - :since >= coalesce(lease, {usual_lease}) / 2)
 UNION ALL
 SELECT leftfold_text(id), 1 FROM leftfold_jobs WHERE deadline IS NOT NULL AND deadline <= :now AND frozen_at IS NULL
 LIMIT :limit;

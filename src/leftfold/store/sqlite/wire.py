@@ -107,7 +107,7 @@ _OPTIONAL: Final = re.compile(r"^ *AND \(:(\w+) IS NULL OR (.*)\)$", re.MULTILIN
 
 def _narrowed(statement: str, arguments: Mapping[str, object]) -> str:
     """Leave out the conditions whose argument is null, so that an index can serve those that are left."""
-    return _OPTIONAL.sub(lambda match: "" if arguments[match[1]] is None else f"AND {match[2]}", statement)
+    return _OPTIONAL.sub(lambda match: "" if arguments[match[1]] is None else f"AND ({match[2]})", statement)
 
 
 def leniently(text: bytes) -> str:

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from leftfold import Policy
 from leftfold.core.commands import Actor
 from leftfold.core.errors import LimitExceededError, NotPermittedError, ValidationError
 from leftfold.core.lifecycle import State, Who
+from leftfold.core.limits import SECOND
 from leftfold.store.query import ids
 from leftfold.store.replies import Receipt
+from leftfold.testing.clock import START
 from leftfold.testing.conformance.scene import KEEPER, Scene, refused, shown
 from leftfold.testing.conformance.worlds import ACTOR
 
@@ -41,6 +44,29 @@ class TestReap:
         claim = scene.started()
         scene.clock.advance(seconds)
         assert done(scene.engine.reap()) == ([claim.job_id] if is_over else [])
+
+    @pytest.mark.parametrize(("watched", "is_judged"), [(0, True), (59, True), (60, False), (80, False), (-3600, True)])
+    def test_who_did_not_watch_the_lease_run_out_waits_half_a_lease(
+        self, scene: Scene, watched: int, is_judged: bool
+    ) -> None:
+        """It ran out at 60. Whoever has watched the clock only since then cannot know whether it jumped."""
+        ended = scene.reach(State.SUCCEEDED).job_id
+        claim = scene.started()
+        began = START / SECOND
+        scene.clock.advance(89)
+        assert done(scene.engine.reap(watched_since=began + watched)) == ([claim.job_id] if is_judged else [])
+        if not is_judged:
+            scene.clock.advance(watched + 30 - 89)
+            assert done(scene.engine.reap(watched_since=began + watched)) == [claim.job_id]
+        assert scene.job(ended).state is State.SUCCEEDED
+
+    def test_a_short_lease_is_judged_sooner(self, scene: Scene) -> None:
+        claim = scene.started(policy=Policy(lease=2 * SECOND))
+        scene.clock.advance(10)
+        began = START / SECOND + 10
+        assert scene.engine.reap(watched_since=began) == []
+        scene.clock.advance(1)
+        assert done(scene.engine.reap(watched_since=began)) == [claim.job_id]
 
     def test_a_lease_that_was_renewed_is_left_alone(self, scene: Scene) -> None:
         claim, silent = scene.started(), scene.started()
