@@ -76,3 +76,31 @@ def test_lines_for_people_are_lines(file_town: Town) -> None:
     own = [line for line in worker.log.splitlines() if not line.startswith("    ")]
     assert all(re.match(r"[-\d]{10}T[:\d]{8}\.\d{3}Z [A-Z]+ +(leftfold|somebody)\.", line) for line in own), own
     assert not any(line.startswith("2026-01-01T00:00:00.000Z INFO forged") for line in worker.log.splitlines())
+
+
+GREEDY = """
+import ctypes
+
+@app.job(lease=0.5, max_failures=9)
+def grab(ctx: Context) -> int:
+    say("begin", ctx)
+    if ctx.attempt == 1:
+        ctypes.PyDLL(None).usleep(5_000_000)  # with the interpreter's lock held: nothing else runs meanwhile
+    return ctx.attempt
+"""
+
+
+def test_a_handler_that_holds_the_interpreters_lock_loses_its_lease_and_that_is_recorded(file_town: Town) -> None:
+    (file_town.folder / "jobs.py").write_text(JOBS + GREEDY, encoding="utf-8")
+    (job,) = file_town.enqueue("grab", lease=0.5)
+    greedy = file_town.start("--name", "greedy")
+    eventually(lambda: file_town.begun() == 1, SECONDS)
+    eventually(lambda: bool(file_town.engine.reap()), SECONDS)  # as the keeper of any other worker would
+    eventually(lambda: file_town.engine.get(job).state == "succeeded", SECONDS)
+    assert file_town.engine.get(job).attempt > 1
+    eventually(lambda: "nothing else ran for" in greedy.log, SECONDS)
+    assert "is lost" in greedy.log or "does not count" in greedy.log, "whoever looks first says it"
+    eventually(lambda: any(each["starved"] > 1 for each in workers_of(file_town)), SECONDS)
+    greedy.tell(TERM)
+    assert greedy.left() == 0
+    file_town.logs()
