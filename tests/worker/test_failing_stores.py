@@ -238,9 +238,14 @@ def test_a_file_that_was_moved_away_is_said_and_no_empty_one_takes_its_place(
 
     file_app.engine.close()
 
+    def lives() -> bool:
+        """All of its connections are open by then: the last one writes that it lives."""
+        with on_sqlite.open() as engine:
+            return bool(engine.workers())
+
     async def main() -> None:
         async with working(file_app, grace=0.0):
-            await until(lambda: bool(list(on_sqlite.path.parent.glob("*.db-wal"))))
+            await until(lives)
             on_sqlite.path.rename(on_sqlite.path.with_name("away"))
             await until(lambda: "was replaced or deleted" in caplog.text)
 
