@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from tests.places import Place, file_in, schema_on
 
+from leftfold import App
 from leftfold.testing.postgres import Server, running
 
 #: A server that is there already: its user makes and drops databases and roles, as a superuser may.
@@ -40,6 +41,20 @@ def on_sqlite(tmp_path: Path) -> Place:
     place = file_in(tmp_path)
     place.open().close()
     return place
+
+
+@pytest.fixture
+def app(place: Place) -> Iterator[App]:
+    """An app without jobs, on each of the two stores."""
+    with App(place.url, schema=place.schema) as made:
+        yield made
+
+
+@pytest.fixture
+def file_app(on_sqlite: Place) -> Iterator[App]:
+    """The same, where the store makes no difference."""
+    with App(on_sqlite.url) as made:
+        yield made
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -110,7 +110,7 @@ def bare() -> App:
 
 @pytest.mark.parametrize(("hint", "value"), VALUES)
 def test_a_value_arrives_as_it_was_given(bare: App, hint: Any, value: Any) -> None:
-    def echo(given, default=None):  # type: ignore[no-untyped-def]
+    def echo(given, default=None):  # type: ignore[no-untyped-def]  # as somebody writes who knows no types
         return given
 
     echo.__annotations__ = {"given": hint, "default": hint, "return": hint}
@@ -145,7 +145,7 @@ def test_a_value_arrives_as_it_was_given(bare: App, hint: Any, value: Any) -> No
         (float, Decimal("1.5")),
         (list[int], [1, "2"]),
         (Address, {"street": 1}),
-        (Address, Address(1)),  # type: ignore[arg-type]
+        (Address, Address(1)),  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
         (Person, {"name": "ann", "home": {}}),
         (Annotated[int, msgspec.Meta(gt=0)], 0),
         (Any, object()),
@@ -156,7 +156,7 @@ def test_a_value_arrives_as_it_was_given(bare: App, hint: Any, value: Any) -> No
     ],
 )
 def test_a_wrong_value_is_refused_before_a_store_is_asked(bare: App, hint: Any, wrong: Any) -> None:
-    def echo(given):  # type: ignore[no-untyped-def]
+    def echo(given):  # type: ignore[no-untyped-def]  # as somebody writes who knows no types
         return given
 
     echo.__annotations__ = {"given": hint}
@@ -169,7 +169,7 @@ def test_a_dict_will_do_for_a_type_and_a_subclass_for_its_base(bare: App) -> Non
     @bare.job
     def visit(person: Person, address: Address) -> None: ...
 
-    call = visit.call({"name": "ann"}, HomeAddress("High Street", bell="ann"))  # type: ignore[arg-type]
+    call = visit.call({"name": "ann"}, HomeAddress("High Street", bell="ann"))  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
     assert visit.signature.of_payload(call.payload) == {"person": Person("ann"), "address": Address("High Street")}
 
 

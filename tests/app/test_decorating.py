@@ -11,7 +11,7 @@ from leftfold.core.errors import DesignError, LimitExceededError, ValidationErro
 from leftfold.core.retry import Allowance
 
 if TYPE_CHECKING:
-    from somewhere import Missing  # type: ignore[import-not-found]
+    from somewhere import Missing  # type: ignore[import-not-found]  # it is not there: that is the case
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def many(*args: int) -> None: ...
 def named(**kwargs: int) -> None: ...
 def unknown(missing: "Missing") -> None: ...
 def unknown_result() -> "Missing": ...
-def unknown_inside(what: "Mailer.Missing") -> None: ...  # type: ignore[name-defined]
-def unreadable(what: "not a type") -> None: ...  # type: ignore[valid-type] # noqa: F722
+def unknown_inside(what: "Mailer.Missing") -> None: ...  # type: ignore[name-defined]  # it is not there: that is the case
+def unreadable(what: "not a type") -> None: ...  # type: ignore[valid-type] # noqa: F722  # it is not there: that is the case
 def foreign(mailer: Mailer) -> None: ...
 def foreign_inside(mailers: dict[str, list[Mailer]]) -> None: ...
 def foreign_result() -> Mailer:
@@ -199,9 +199,9 @@ def test_settings_that_could_never_work_are_refused(bare: App, settings: Any, wh
 
 def test_a_factory_is_called_without_arguments() -> None:
     with pytest.raises(DesignError, match="is no factory"):
-        Depends(Mailer().send("ann"))  # type: ignore[call-overload]
+        Depends(Mailer().send("ann"))  # type: ignore[call-overload]  # whatever it is given
     with pytest.raises(DesignError, match="missing a required argument: 'to'"):
-        Depends(Mailer().send)  # type: ignore[arg-type]
+        Depends(Mailer().send)  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
 
 
 def test_a_lifespan_is_a_context_manager() -> None:
@@ -209,7 +209,7 @@ def test_a_lifespan_is_a_context_manager() -> None:
         yield
 
     with pytest.raises(DesignError, match="asynccontextmanager"):
-        App("sqlite:///:memory:", lifespan=lifespan)  # type: ignore[arg-type]
+        App("sqlite:///:memory:", lifespan=lifespan)  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
 
 
 def test_an_app_says_where_it_is_without_its_password() -> None:

@@ -99,27 +99,27 @@ def test_handlers_of_both_kinds_get_dependencies_of_all_kinds(app: App) -> None:
     assert SEEN[6:] == ["aclosed", "closed", "aclosed", "closed"]
 
 
-def test_every_attempt_has_its_own_and_a_dependency_sees_what_went_wrong(local: App) -> None:
-    @local.job(max_failures=2, retry_delay=0)
+def test_every_attempt_has_its_own_and_a_dependency_sees_what_went_wrong(file_app: App) -> None:
+    @file_app.job(max_failures=2, retry_delay=0)
     def plain(ctx: Context, it: str = Depends(opened)) -> None:
         raise ValueError(f"attempt {ctx.attempt}")
 
     plain.enqueue()
-    local.run_worker(until_idle=True)
+    file_app.run_worker(until_idle=True)
     assert SEEN == ["opened", "saw attempt 1", "closed", "opened", "saw attempt 2", "closed"]
 
 
-def test_a_dependency_that_fails_fails_the_attempt_and_knows_its_job(local: App) -> None:
+def test_a_dependency_that_fails_fails_the_attempt_and_knows_its_job(file_app: App) -> None:
     def failing() -> Iterator[str]:
         yield current_job().kind
         raise RuntimeError("the commit failed")
 
-    @local.job(max_failures=1)
+    @file_app.job(max_failures=1)
     def plain(it: str = Depends(failing)) -> None:
         SEEN.append(it)
 
     handle = plain.enqueue()
-    local.run_worker(until_idle=True)
+    file_app.run_worker(until_idle=True)
     with pytest.raises(JobFailed, match="the commit failed"):
         handle.result(0)
     assert SEEN == ["plain"]
@@ -178,33 +178,33 @@ def test_a_handler_enqueues_others(app: App) -> None:
 # --- direct calls ------------------------------------------------------------------------------------------------
 
 
-def test_a_direct_call_runs_the_function_and_makes_no_job(local: App) -> None:
-    @local.job
+def test_a_direct_call_runs_the_function_and_makes_no_job(file_app: App) -> None:
+    @file_app.job
     def plain(n: int, /, *, by: int = 2) -> int:
         return n * by
 
-    @local.job
+    @file_app.job
     async def unplain(n: int) -> object:
         return [n]
 
     assert (plain(2, by=5), asyncio.run(unplain(2))) == (10, [2])
     assert plain("ab") == "abab"  # type: ignore[arg-type, comparison-overlap]  # nothing is checked: it is a call
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        plain()  # type: ignore[call-arg]
-    assert local.engine.counts() == []
+        plain()  # type: ignore[call-arg]  # what a type checker would refuse must be refused at run time, too
+    assert file_app.engine.counts() == []
     assert (plain.__name__, repr(plain)) == ("plain", "<handler of 'plain'>")
 
 
-def test_a_direct_call_gets_the_dependencies_that_it_does_not_bring(local: App) -> None:
-    @local.job
+def test_a_direct_call_gets_the_dependencies_that_it_does_not_bring(file_app: App) -> None:
+    @file_app.job
     def plain(n: int, a: str = Depends(made), b: str = Depends(opened)) -> list[Any]:
         return [n, a, b]
 
-    @local.job
+    @file_app.job
     def mixed(a: str = Depends(awaited), b: str = Depends(opened)) -> list[Any]:
         return [a, b]
 
-    @local.job
+    @file_app.job
     async def unplain(a: str = Depends(made), /, *, b: str = Depends(aopened)) -> list[Any]:
         return [a, b]
 
@@ -214,7 +214,7 @@ def test_a_direct_call_gets_the_dependencies_that_it_does_not_bring(local: App) 
     assert asyncio.run(unplain("mine")) == ["mine", "aopened"]
     assert (SEEN.count("opened"), SEEN.count("closed"), SEEN[-2:]) == (2, 2, ["aopened", "aclosed"])
     with pytest.raises(TypeError, match="missing a required argument: 'n'"):
-        plain()  # type: ignore[call-arg]
+        plain()  # type: ignore[call-arg]  # what a type checker would refuse must be refused at run time, too
 
     async def inside() -> None:
         assert plain(1) == [1, "made", "opened"]
@@ -225,21 +225,21 @@ def test_a_direct_call_gets_the_dependencies_that_it_does_not_bring(local: App) 
     asyncio.run(inside())
 
 
-def test_a_direct_call_inside_of_a_job_gets_its_context(local: App) -> None:
-    @local.job
+def test_a_direct_call_inside_of_a_job_gets_its_context(file_app: App) -> None:
+    @file_app.job
     def helper(ctx: Context, n: int, it: str = Depends(made)) -> list[Any]:
         return [ctx.kind, n, it]
 
-    @local.job
+    @file_app.job
     async def ahelper(ctx: Context, n: int) -> list[Any]:
         return [ctx.kind, n]
 
-    @local.job
+    @file_app.job
     async def caller() -> list[Any]:
         return [helper(1), await ahelper(n=2)]
 
     handle = caller.enqueue()
-    local.run_worker(until_idle=True)
+    file_app.run_worker(until_idle=True)
     assert handle.result(0) == [["caller", 1, "made"], ["caller", 2]]
     with pytest.raises(NoCurrentJobError):
         helper(1)
@@ -280,19 +280,19 @@ def test_middleware_runs_around_every_attempt_the_first_outermost(app: App) -> N
     assert SEEN == ["outer plain 1", "inner saw it", "outer out", "outer plain 2", "outer out"]
 
 
-def test_middleware_may_answer_for_the_handler_or_refuse(local: App) -> None:
-    @local.middleware
+def test_middleware_may_answer_for_the_handler_or_refuse(file_app: App) -> None:
+    @file_app.middleware
     async def gate(ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
         if ctx.spec.tenant == "blocked":
             raise PermissionError("blocked")
         return "cached"
 
-    @local.job(retries={PermissionError: 0})
+    @file_app.job(retries={PermissionError: 0})
     def plain() -> str:
         raise AssertionError
 
     good, bad = plain.enqueue(), plain.options(tenant="blocked").enqueue()
-    local.run_worker(until_idle=True)
+    file_app.run_worker(until_idle=True)
     assert good.result(0) == "cached"
     with pytest.raises(JobFailed, match="PermissionError: blocked"):
         bad.result(0)

@@ -48,8 +48,8 @@ def test_options_say_how_one_job_differs_from_its_kind(app: App) -> None:
     assert (cause.status(), other.status()) == (State.SUCCEEDED, State.QUEUED)
 
 
-def test_options_keep_what_they_do_not_name(local: App) -> None:
-    job = local.job(queue="usual", priority=5)(echo)
+def test_options_keep_what_they_do_not_name(file_app: App) -> None:
+    job = file_app.job(queue="usual", priority=5)(echo)
     spec = job.options(key="k").enqueue("x").get().spec
     assert (spec.queue, spec.priority) == ("usual", 5)
 
@@ -59,18 +59,18 @@ def test_options_keep_what_they_do_not_name(local: App) -> None:
     [
         ({"queue": "two words"}, "queue 'two words' is not a name"),
         ({"priority": "urgent"}, "priority 'urgent' must be"),
-        ({"due": datetime(2100, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        ({"due": datetime(2100, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is the case
         ({"due": "soon"}, "due must be"),
         ({"key": ""}, "must be a non-empty text"),
         ({"on_conflict": "skip"}, "on_conflict 'skip' is none of return, raise, replace"),
         ({"after": ["1234"]}, "'1234' is not a job id"),
     ],
 )
-def test_options_that_cannot_be_are_refused_before_anything_is_written(local: App, options: Any, why: str) -> None:
-    job = local.job(echo)
+def test_options_that_cannot_be_are_refused_before_anything_is_written(file_app: App, options: Any, why: str) -> None:
+    job = file_app.job(echo)
     with pytest.raises(ValidationError, match=why):
         job.options(**options).enqueue("x")
-    assert local.engine.counts() == []
+    assert file_app.engine.counts() == []
 
 
 def test_a_key_that_is_taken_gives_that_job_or_raises_or_replaces(app: App) -> None:
@@ -141,8 +141,8 @@ def test_many_calls_of_many_kinds_are_one_batch(app: App) -> None:
     assert app.enqueue_many([doubled.call(5)], request_id="r")[0].id == first[0].id
 
 
-def test_a_batch_takes_only_calls_of_its_app_without_settings_of_their_own(local: App) -> None:
-    job, other = local.job(echo), App("sqlite:///:memory:").job(echo)
+def test_a_batch_takes_only_calls_of_its_app_without_settings_of_their_own(file_app: App) -> None:
+    job, other = file_app.job(echo), App("sqlite:///:memory:").job(echo)
     wrong: list[tuple[Any, str]] = [
         (job, "is no call"),
         (other.call("x"), "is no call of a job of this app"),
@@ -152,10 +152,10 @@ def test_a_batch_takes_only_calls_of_its_app_without_settings_of_their_own(local
     ]
     for call, why in wrong:
         with pytest.raises(ValidationError, match=why):
-            local.enqueue_many([job.call("x"), call])
+            file_app.enqueue_many([job.call("x"), call])
     with pytest.raises(ValidationError, match="on_conflict 'skip' is none of"):
-        local.enqueue_many([job.call("x")], on_conflict="skip")  # type: ignore[arg-type]
-    assert local.engine.counts() == []
+        file_app.enqueue_many([job.call("x")], on_conflict="skip")  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
+    assert file_app.engine.counts() == []
 
 
 def test_policy_is_recorded_with_the_job(app: App) -> None:
@@ -186,7 +186,7 @@ def test_a_handle_tells_where_its_job_stands_and_what_became_of_it(app: App) -> 
     with pytest.raises(TimeoutError):
         good.result(timeout=timedelta(milliseconds=1))
     with pytest.raises(ValidationError, match="timeout must be seconds"):
-        good.result(timeout="soon")  # type: ignore[arg-type]
+        good.result(timeout="soon")  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
     app.run_worker(until_idle=True)
     assert (good.status(), good.result(), good.get().attempt) == (State.SUCCEEDED, "x", 1)
     assert [record.event.wire for record in good.history()] == ["enqueued", "claimed", "started", "succeeded"]
@@ -218,13 +218,13 @@ def test_a_handle_can_be_had_again_by_its_id(app: App) -> None:
         app.handle(stranger.job_id)
 
 
-def test_a_result_that_is_not_what_the_handler_promises_is_told(local: App) -> None:
-    @local.job
+def test_a_result_that_is_not_what_the_handler_promises_is_told(file_app: App) -> None:
+    @file_app.job
     def promised() -> int:
-        return "two"  # type: ignore[return-value]
+        return "two"  # type: ignore[return-value]  # it lies: that is the case
 
     handle = promised.enqueue()
-    local.run_worker(until_idle=True)
+    file_app.run_worker(until_idle=True)
     with pytest.raises(ValidationError, match=r"not what .*promised says it gives"):
         handle.result(0)
 
@@ -308,7 +308,7 @@ def test_a_store_that_is_not_there_is_asked_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_no_job_runs_outside_of_handlers(local: App) -> None:
+def test_no_job_runs_outside_of_handlers(file_app: App) -> None:
     from leftfold import current_job  # noqa: PLC0415 - loaded when asked for, as everybody gets it
 
     with pytest.raises(NoCurrentJobError, match="no job runs here"):

@@ -93,17 +93,17 @@ class UnwellError(TransientError):
         ([Retry(after=0.01), Retry("again", after=0)], {}, "succeeded", 2),
         ([Retry(after=0)] * 9, {"max_failures": 2}, "dead_lettered", 2),
         ([Retry(after=-1)], {}, "dead_lettered", 1),
-        ([Retry(after="soon")], {}, "dead_lettered", 1),  # type: ignore[arg-type]
+        ([Retry(after="soon")], {}, "dead_lettered", 1),  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
         ([Snooze(0)] * 9, {"max_failures": 1}, "succeeded", 0),
         ([Snooze(-1)], {}, "dead_lettered", 1),
-        ([Snooze("soon")], {}, "dead_lettered", 1),  # type: ignore[arg-type]
-        ([Snooze(0, reason=3)], {}, "succeeded", 0),  # type: ignore[arg-type]
+        ([Snooze("soon")], {}, "dead_lettered", 1),  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
+        ([Snooze(0, reason=3)], {}, "succeeded", 0),  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
     ],
 )
 def test_a_failure_costs_what_its_class_costs(
-    local: App, problems: list[Any], settings: Any, state: str, attempts: int
+    file_app: App, problems: list[Any], settings: Any, state: str, attempts: int
 ) -> None:
-    ended, found = run(local, problems, **settings)
+    ended, found = run(file_app, problems, **settings)
     assert (ended, len(found)) == (state, attempts)
 
 
@@ -116,19 +116,19 @@ def test_failures_are_on_the_log_of_both_stores(app: App) -> None:
     ]
 
 
-def test_a_code_that_no_log_could_keep_is_left_out(local: App) -> None:
-    _, (failure,) = run(local, [UnwellError("x")])
+def test_a_code_that_no_log_could_keep_is_left_out(file_app: App) -> None:
+    _, (failure,) = run(file_app, [UnwellError("x")])
     assert (failure.code, failure.type) == ("job_error", f"{__name__}.UnwellError")
 
 
-def test_retry_after_waits_at_least_so_long(local: App) -> None:
-    @local.job(retry_delay=0)
+def test_retry_after_waits_at_least_so_long(file_app: App) -> None:
+    @file_app.job(retry_delay=0)
     def work(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise Retry("busy", after=0.05)
 
     handle = work.enqueue()
-    local.run_worker(until_idle=True)
+    file_app.run_worker(until_idle=True)
     ((at, retried),) = [(each.at, each.event) for each in handle.history() if isinstance(each.event, e.Retried)]
     assert (retried.due - at, retried.error.message) == (50_000, "busy")
 
@@ -172,14 +172,14 @@ def test_every_attempt_leaves_its_traceback_from_the_users_code_on(app: App, cap
             assert failure.traceback.rstrip().endswith(failure.message)
 
 
-def test_a_long_traceback_keeps_its_end(local: App) -> None:
-    @local.job(max_failures=1)
+def test_a_long_traceback_keeps_its_end(file_app: App) -> None:
+    @file_app.job(max_failures=1)
     def work() -> None:
         raise ValueError("a" * TEXT_CHARS_MAX + "the end")
 
     handle = work.enqueue()
-    local.run_worker(until_idle=True)
-    (failure,) = errors(local, handle.id)
+    file_app.run_worker(until_idle=True)
+    (failure,) = errors(file_app, handle.id)
     assert failure.traceback is not None
     for text in (failure.message, failure.traceback):
         assert len(text) == TEXT_CHARS_MAX
@@ -187,12 +187,12 @@ def test_a_long_traceback_keeps_its_end(local: App) -> None:
         assert text.rstrip().endswith("the end")
 
 
-def test_an_exception_that_cannot_be_printed_is_a_failure_as_well(local: App) -> None:
-    class Mute(Exception):  # noqa: N818
+def test_an_exception_that_cannot_be_printed_is_a_failure_as_well(file_app: App) -> None:
+    class Mute(Exception):  # noqa: N818 - named for what it does
         def __str__(self) -> str:
             raise RuntimeError
 
-    _, (failure,) = run(local, [Mute()], max_failures=1)
+    _, (failure,) = run(file_app, [Mute()], max_failures=1)
     assert failure.message == "(the error could not be printed: RuntimeError)"
 
 
@@ -218,19 +218,19 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(app: App) -> 
     assert [returned.acquire(timeout=10) for _ in range(2)] == [True, True]  # both threads were asked to stop
 
 
-def test_a_timeout_of_the_attempt_costs_what_a_timeout_error_costs(local: App) -> None:
-    @local.job(timeout=0.05, retries={TimeoutError: 0})
+def test_a_timeout_of_the_attempt_costs_what_a_timeout_error_costs(file_app: App) -> None:
+    @file_app.job(timeout=0.05, retries={TimeoutError: 0})
     async def waits() -> None:
         await asyncio.Event().wait()
 
-    @local.job(timeout=30, retries={TimeoutError: 0})
+    @file_app.job(timeout=30, retries={TimeoutError: 0})
     async def raises() -> None:
         raise TimeoutError("somebody else's")
 
     handles = [waits.enqueue(), raises.enqueue()]
-    local.run_worker(until_idle=True)
-    assert [len(errors(local, handle.id)) for handle in handles] == [1, 1]
-    assert errors(local, handles[1].id)[0].message == "somebody else's"
+    file_app.run_worker(until_idle=True)
+    assert [len(errors(file_app, handle.id)) for handle in handles] == [1, 1]
+    assert errors(file_app, handles[1].id)[0].message == "somebody else's"
 
 
 def test_a_result_that_json_cannot_say_fails_the_job_for_good(app: App) -> None:
@@ -247,13 +247,13 @@ def test_a_result_that_json_cannot_say_fails_the_job_for_good(app: App) -> None:
     assert "gives cannot be written as JSON: a object has no form in JSON" in found[0][0].message
 
 
-def test_a_plain_handler_that_returns_a_coroutine_is_told_so(local: App) -> None:
+def test_a_plain_handler_that_returns_a_coroutine_is_told_so(file_app: App) -> None:
     async def inside() -> int:
         return 1
 
-    local.job(name="hidden")(lambda: inside())  # noqa: PLW0108
-    handle = local.handler("hidden").enqueue()
-    local.run_worker(until_idle=True)
+    file_app.job(name="hidden")(lambda: inside())  # noqa: PLW0108 - a lambda is the case
+    handle = file_app.handler("hidden").enqueue()
+    file_app.run_worker(until_idle=True)
     with pytest.raises(JobFailed, match="returned a coroutine: write `async def`"):
         handle.result(0)
 

@@ -242,7 +242,7 @@ ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *T
 
 #: What reads, or ends: there is nothing in it to be done by half.
 READS: Final = frozenset({
-    "get", "is_frozen", "history", "find", "list", "counts", "queues", "consumers", "export_jobs", "close",
+    "get", "is_frozen", "history", "histories", "find", "list", "counts", "queues", "consumers", "export_jobs", "close",
     "clock", "next_due", "workers",
 })  # fmt: skip
 #: What is a row of calls that have rows of their own.

@@ -115,6 +115,7 @@ def judge(row: Row, engine: Engine, held: Held, run: Run, heard: object, cut: Cu
 READINGS: dict[str, Callable[[Any, str], Any]] = {
     "get": lambda on, job: on.get(job),
     "history": lambda on, job: on.history(job),
+    "histories": lambda on, job: on.histories([job]),
     "find": lambda on, job: on.find(job[:-2]),
     "is_frozen": lambda on, job: on.is_frozen(job),
     "list": lambda on, _: on.list(),

@@ -5,12 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.concurrency.crowd import eventually
 from tests.e2e.command import around, complaint, interruptible, run, watched
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -84,17 +84,10 @@ def demo_at_work(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[i
         pids = [int(pid) for pid in re.findall(rb"pid (\d+)", started)]
         assert len(pids) == 3
         try:
-            until(lambda: b"runs fetch" in b"".join(file.read_bytes() for file in folder.rglob("worker-*.log")))
+            eventually(lambda: b"runs fetch" in b"".join(file.read_bytes() for file in folder.rglob("worker-*.log")))
             yield process, pids
         finally:
             process.kill()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:

@@ -5,12 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.concurrency.crowd import eventually
 from tests.e2e.command import Ran, around, complaint
 from tests.e2e.homes import Home
 
@@ -241,24 +241,17 @@ def holding(home: Home, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "leftfold", "worker", "-A", "jobs:app", "--name", "mine", *options]
     with subprocess.Popen(command, cwd=home.folder, env=around(home.env), stderr=subprocess.PIPE) as process:
         try:
-            until((home.folder / "holding").exists)
+            eventually((home.folder / "holding").exists)
             yield process
         finally:
             (home.folder / "holding").unlink(missing_ok=True)
             process.kill()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_worker_is_listed_while_it_runs_and_leaves_when_it_is_told_to(shop: Home) -> None:
     job = made(shop, "hold")
     with holding(shop, "--queues", "default,slow", "--concurrency", "3") as process:
-        until(lambda: shop.run("workers", "--json").out != "")
+        eventually(lambda: shop.run("workers", "--json").out != "")
         (worker,) = shop.run("workers", "--json").lines()
         assert re.fullmatch("mine:[0-9a-f]{8}", worker["worker"])
         assert (worker["pid"], worker["concurrency"], worker["silent"]) == (process.pid, 3, [])
@@ -289,7 +282,7 @@ def test_what_does_not_end_within_the_grace_is_given_back(shop: Home) -> None:
 def test_a_worker_that_died_is_listed_with_what_it_said_last(shop: Home) -> None:
     made(shop, "hold")
     with holding(shop) as process:
-        until(lambda: shop.run("workers", "--json").out != "")
+        eventually(lambda: shop.run("workers", "--json").out != "")
         process.kill()
         process.wait(timeout=30)
         (worker,) = shop.run("workers", "--json").lines()

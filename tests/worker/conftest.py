@@ -1,4 +1,4 @@
-"""An app and a store for each test, and no process that outlives it."""
+"""A folder with an app for real processes, none of which outlives its test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from tests.places import Place
 from tests.worker.real import Town
-
-from leftfold import App
 
 
 @pytest.fixture
@@ -24,17 +22,3 @@ def file_town(on_sqlite: Place, tmp_path: Path) -> Iterator[Town]:
     town = Town(on_sqlite, tmp_path)
     yield town
     town.close()
-
-
-@pytest.fixture
-def app(place: Place) -> Iterator[App]:
-    """An app in this process, on each of the two stores."""
-    with App(place.url, schema=place.schema) as app:
-        yield app
-
-
-@pytest.fixture
-def file_app(on_sqlite: Place) -> Iterator[App]:
-    """The same where the store makes no difference."""
-    with App(on_sqlite.url) as app:
-        yield app

@@ -19,8 +19,8 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing(town: Town) -> N
     for _ in range(KILLS):
         begun = town.begun()
         worker = town.start("--concurrency", "4")
-        eventually(lambda begun=begun: town.begun() > begun + 2, SECONDS)  # type: ignore[misc]
-        time.sleep(dice.uniform(0, 0.1))
+        eventually(lambda begun=begun: town.begun() > begun + 2, SECONDS)  # type: ignore[misc]  # mypy infers no type for a lambda's default
+        time.sleep(dice.uniform(0, 0.1))  # a kill at any moment is the point
         worker.kill()
     last = town.start("--concurrency", "20", "--until-idle")
     assert last.left() == 0, last.log

@@ -49,7 +49,7 @@ def test_a_thread_is_waited_for_before_its_job_is_given_back(file_app: App) -> N
     def dig(ctx: Context) -> None:
         entered.set()
         while not ctx.cancelled:
-            time.sleep(0.005)
+            time.sleep(0.005)  # the handler at work
         state_while_it_ran.append(handle.get().state)
         told.set()
         raise asyncio.CancelledError
@@ -75,7 +75,7 @@ def test_a_thread_that_finishes_while_the_worker_leaves_has_finished(file_app: A
     def dig(ctx: Context) -> str:
         entered.set()
         while not ctx.cancelled:
-            time.sleep(0.005)
+            time.sleep(0.005)  # the handler at work
         return "done all the same"
 
     handle = dig.enqueue()
@@ -96,7 +96,7 @@ def test_a_thread_hears_of_its_lost_lease_while_the_loop_is_blocked(file_app: Ap
     def dig(ctx: Context) -> None:
         entered.set()
         while not ctx.cancelled:
-            time.sleep(0.005)
+            time.sleep(0.005)  # the handler at work
         heard.set()
 
     @file_app.job(lease=30)

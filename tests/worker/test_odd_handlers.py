@@ -129,14 +129,14 @@ def test_a_soft_cancellation_comes_with_the_renewal(app: App) -> None:
     def look(ctx: Context) -> None:
         begun.append("look")
         while not ctx.cancelled:
-            time.sleep(0.01)
+            time.sleep(0.01)  # the handler at work
         raise asyncio.CancelledError
 
     @app.job(lease=0.5, max_failures=5)
     def look_and_fail(ctx: Context) -> None:
         begun.append("look_and_fail")
         while not ctx.cancelled:
-            time.sleep(0.01)
+            time.sleep(0.01)  # the handler at work
         raise RuntimeError("stopped")
 
     @app.job(lease=0.5)
@@ -175,7 +175,7 @@ def test_a_job_that_is_taken_away_stops_its_handler_and_nothing_of_it_is_written
     @app.job(lease=0.5)
     def heed_too(ctx: Context) -> None:
         while not ctx.cancelled:
-            time.sleep(0.01)
+            time.sleep(0.01)  # the handler at work
         stopped.append("heed_too")
 
     @app.job(lease=0.5)
@@ -266,7 +266,7 @@ def test_a_timeout_ends_the_attempt_and_a_thread_that_goes_on_takes_up_room(file
         async with working(file_app, concurrency=1):
             for handler in (slow, stuck):
                 handle = await handler.aenqueue()
-                await until(lambda handle=handle: handle.get().state == "dead_lettered")  # type: ignore[misc]
+                await until(lambda handle=handle: handle.get().state == "dead_lettered")  # type: ignore[misc]  # mypy infers no type for a lambda's default
                 error = handle.get().error
                 assert error is not None
                 assert error.code == "timeout"

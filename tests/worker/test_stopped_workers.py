@@ -32,7 +32,7 @@ def test_at_moments_all_over_its_start(file_town: Town) -> None:
         worker = file_town.start("--concurrency", "2")
         eventually(imported.exists, SECONDS)
         imported.unlink()
-        time.sleep(moment * 0.02)
+        time.sleep(moment * 0.02)  # a signal at any moment is the point
         worker.tell(TERM)
         assert worker.left() == 0, f"{moment}: {worker.log}"
         assert "Traceback" not in worker.log, worker.log
@@ -111,7 +111,7 @@ def test_signals_all_the_way_to_the_end_do_not_change_the_exit_code(file_town: T
     wait_until_begun(file_town, 3)
     while worker.process.poll() is None:
         worker.tell(TERM)
-        time.sleep(0.005)
+        time.sleep(0.005)  # as often as a person who is in a hurry
     assert worker.left() == 0, worker.log
     assert set(file_town.states().values()) == {"queued"}
 
@@ -137,7 +137,7 @@ def test_a_loop_that_fails_ends_the_worker_and_says_why(file_town: Town) -> None
 
 
 def children_of(worker: Process) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(worker.pid)], check=False, capture_output=True, text=True)  # noqa: S607
+    found = subprocess.run(["pgrep", "-P", str(worker.pid)], check=False, capture_output=True, text=True)  # noqa: S607 - where it is differs
     return [int(pid) for pid in found.stdout.split()]
 
 

@@ -36,7 +36,7 @@ def test_a_job_is_run_at_once_by_a_worker_that_looks_seldom(app: App) -> None:
                 asked = time.monotonic()
                 handle = await one.aenqueue()
                 took.append(await handle.aresult(timeout=AT_ONCE) - asked)
-                await until(lambda handle=handle: handle.get().state == "succeeded")  # type: ignore[misc]
+                await until(lambda handle=handle: handle.get().state == "succeeded")  # type: ignore[misc]  # mypy infers no type for a lambda's default
             return took
 
     took = asyncio.run(main())

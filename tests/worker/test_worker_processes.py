@@ -116,7 +116,7 @@ def test_a_signal_in_the_middle_of_a_start_is_not_missed(
 
     def start(*arguments: object, **named: object) -> object:
         begun = len(lines(tmp_path / "began"))
-        started = real(*arguments, **named)  # type: ignore[call-overload]
+        started = real(*arguments, **named)  # type: ignore[call-overload]  # whatever it is given
         eventually(lambda: len(lines(tmp_path / "began")) == begun + 1, SECONDS)
         os.kill(os.getpid(), signal.SIGINT)  # nobody knows the child yet
         return started

@@ -8,7 +8,7 @@ from leftfold import asking
 from leftfold.aengine.running import Running, one
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import State
-from leftfold.core.limits import SECOND, between, key, name, text
+from leftfold.core.limits import SECOND, between, key, most, name, text
 from leftfold.core.payload import to_payload
 from leftfold.core.record import Record
 from leftfold.store import views
@@ -19,6 +19,7 @@ from leftfold.store.replies import Count, Page, Queue, WorkerView
 Counts = list[Count]
 Queues = list[Queue]
 Records = list[Record]
+Histories = dict[str, Records]
 Workers = list[WorkerView]
 
 
@@ -49,6 +50,12 @@ class Reading(Running):
     async def history(self, job_id: str) -> Records:
         """Give a job's log."""
         return await self._read(views.history, asking.id_of(job_id))
+
+    async def histories(self, job_ids: Iterable[str]) -> Histories:
+        """Give the logs of many jobs in one look, each under its id."""
+        wanted = [asking.id_of(job_id) for job_id in job_ids]
+        most("jobs", wanted, asking.PAGE_MAX)
+        return await self._read(views.histories, wanted)
 
     async def is_frozen(self, job_id: str) -> bool:
         """Tell whether `verify` froze a job: then nobody claims or changes it until `rebuild`."""

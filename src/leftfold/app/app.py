@@ -135,17 +135,17 @@ class App:
 
     # An async function is a function, too, and what takes anything takes a context: the first that fits counts.
     @overload
-    def job(  # type: ignore[overload-overlap]
+    def job(  # type: ignore[overload-overlap]  # an async function is a function, too
         self, function: Callable[Concatenate[Anything, P], Coroutine[Any, Any, R]], /
     ) -> AsyncHandler[..., R]: ...
     @overload
     def job(self, function: Callable[Concatenate[Anything, P], R], /) -> SyncHandler[..., R]: ...
     @overload
-    def job(  # type: ignore[overload-overlap]
+    def job(  # type: ignore[overload-overlap]  # an async function is a function, too
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
     ) -> AsyncHandler[P, R]: ...
     @overload
-    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]
+    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]  # an async function is a function, too
     @overload
     def job(self, function: Callable[Concatenate[Context, P], R], /) -> SyncHandler[P, R]: ...
     @overload

@@ -72,17 +72,17 @@ class Decorator:
         self._policy = DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]  # an async function is a function, too
         self, function: Callable[Concatenate[Anything, P], Coroutine[Any, Any, R]]
     ) -> AsyncHandler[..., R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Anything, P], R]) -> SyncHandler[..., R]: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]  # an async function is a function, too
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
     ) -> AsyncHandler[P, R]: ...
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]  # an async function is a function, too
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], R]) -> SyncHandler[P, R]: ...
     @overload

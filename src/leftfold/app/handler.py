@@ -201,4 +201,4 @@ async def _with_dependencies(handler: Handler[..., R_co], arguments: dict[str, A
     async with AsyncExitStack() as stack:
         made = await resolved(missing, stack)
         given: Awaitable[R_co] | R_co = handler.signature.call(handler.function, {**arguments, **made})
-        return await given if handler.is_async else given  # type: ignore[misc, return-value]
+        return await given if handler.is_async else given  # type: ignore[misc, return-value]  # the handler's own kind says which of the two it is

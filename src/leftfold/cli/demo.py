@@ -52,7 +52,7 @@ def demo(keep: str | None) -> None:
         file = Path(keep).absolute() if keep else folder / "demo.db"
         # For this process and for the workers, which inherit it. The app reads it when it is imported.
         os.environ["LEFTFOLD_DATABASE_URL"] = url = f"sqlite:///{quote(str(file))}"
-        from leftfold.cli.demo_app import app, calls  # noqa: PLC0415
+        from leftfold.cli.demo_app import app, calls  # noqa: PLC0415 - it reads where the store is when it is loaded
 
         with app:
             show = Show(app.engine)

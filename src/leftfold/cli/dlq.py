@@ -51,7 +51,7 @@ def list_letters(
     with opened(place) as engine:
         behind = None if after is None else id_of(engine, after)
         page = engine.list(states=State.DEAD_LETTERED, queue=queue, kind=kind, limit=limit, after=behind)
-        letters = [letter_of(engine.history(job.id)) for job in page.jobs]
+        letters = [letter_of(records) for records in engine.histories(job.id for job in page.jobs).values()]
     if as_json:
         for job, record in zip(page.jobs, letters, strict=True):
             emit(_shape(job.id, job.kind, job.queue, job.state, record))

@@ -6,7 +6,7 @@ from typing import Any
 from leftfold import asking
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import State
-from leftfold.core.limits import SECOND, between, key, name, text
+from leftfold.core.limits import SECOND, between, key, most, name, text
 from leftfold.core.payload import to_payload
 from leftfold.core.record import Record
 from leftfold.engine.running import Running, one
@@ -18,6 +18,7 @@ from leftfold.store.replies import Count, Page, Queue, WorkerView
 Counts = list[Count]
 Queues = list[Queue]
 Records = list[Record]
+Histories = dict[str, Records]
 Workers = list[WorkerView]
 
 
@@ -48,6 +49,12 @@ class Reading(Running):
     def history(self, job_id: str) -> Records:
         """Give a job's log."""
         return self._read(views.history, asking.id_of(job_id))
+
+    def histories(self, job_ids: Iterable[str]) -> Histories:
+        """Give the logs of many jobs in one look, each under its id."""
+        wanted = [asking.id_of(job_id) for job_id in job_ids]
+        most("jobs", wanted, asking.PAGE_MAX)
+        return self._read(views.histories, wanted)
 
     def is_frozen(self, job_id: str) -> bool:
         """Tell whether `verify` froze a job: then nobody claims or changes it until `rebuild`."""

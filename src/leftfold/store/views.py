@@ -39,6 +39,12 @@ def history(job_id: str) -> Steps[list[Record]]:
     return list((yield from _read(job_id)).records)
 
 
+def histories(job_ids: Sequence[str]) -> Steps[dict[str, list[Record]]]:
+    """Give the logs of many jobs, their chains checked, in one look."""
+    logs = read_logs((yield ids("load", sorted(set(job_ids))))) if job_ids else {}
+    return {job_id: list(_sound(job_id, logs.get(job_id)).records) for job_id in job_ids}
+
+
 def is_frozen(job_id: str) -> Steps[bool]:
     """Tell whether a job is frozen, be its log sound or not."""
     rows = yield ids("load", [job_id])
@@ -48,7 +54,10 @@ def is_frozen(job_id: str) -> Steps[bool]:
 
 
 def _read(job_id: str) -> Steps[Log]:
-    log = read_logs((yield ids("load", [job_id]))).get(job_id)
+    return _sound(job_id, read_logs((yield ids("load", [job_id]))).get(job_id))
+
+
+def _sound(job_id: str, log: Log | CorruptLogError | None) -> Log:
     if log is None:
         raise JobNotFoundError(f"there is no job {job_id}")
     if isinstance(log, CorruptLogError):

@@ -16,6 +16,7 @@ from leftfold.worker.pulse import MARK_EVERY, Pulse
 _LOG: Final = logging.getLogger("leftfold.worker")
 _MOST: Final = 500
 _AGAIN: Final = 1.0
+_BREATH: Final = 0.02  # behind a claim that found nothing: whatever anybody writes may wake us, mostly for nothing
 #: A job that another worker runs may come back: it may die.
 _UNSETTLED: Final = frozenset({State.RETRYING, State.CLAIMED, State.RUNNING})
 
@@ -71,8 +72,10 @@ class Claimer:
             for claim in claims:
                 self._crew.begin(claim, asked_at)
             self._pulse.mark("claiming")
-            if settled and not claims:
-                return True
+            if not claims:
+                if settled:
+                    return True
+                await asyncio.sleep(_BREATH)
         if not self._stopped and (room <= 0 or len(claims) < room):
             await self._wait(await self._patience(room))
         return False

@@ -101,19 +101,19 @@ class Leases:
         engine: Engine | None = None
         beat_at = 0.0
         while not self._stopped:
-            self._pulse.mark("renewals")
             try:
                 engine = engine or self._open()
                 self._renew(engine)
+                self._pulse.mark("renewals")
                 if now() >= beat_at:
                     self._beat(engine)
                     beat_at = now() + _BEAT_EVERY
             except LeftfoldError as problem:
                 _LOG.warning("leases could not be renewed, trying again: %s", problem)
-                self._pause()
-            except Exception:  # noqa: BLE001 - whatever it is, to end here would lose every job
+                self._pause(problem)
+            except Exception as problem:  # noqa: BLE001 - whatever it is, to end here would lose every job
                 _LOG.exception("the renewal of leases failed, trying again")
-                self._pause()
+                self._pause(problem)
             else:
                 with self._changed:
                     self._renew_at = min([beat_at, *(held.renew_at for held in self._held)])
@@ -127,8 +127,9 @@ class Leases:
         except LeftfoldError as problem:
             _LOG.warning("the worker could not say that it lives: %s", problem)
 
-    def _pause(self) -> None:
+    def _pause(self, problem: Exception) -> None:
         """Wait before the next try: for a moment, but for no more than a part of what is left of any lease."""
+        self._pulse.failed("renewals", problem)
         left = min((held.give_up_at - now() for held in self._all()), default=_AGAIN)
         with self._changed:
             self._renew_at = 0.0  # new ones do not cut it short

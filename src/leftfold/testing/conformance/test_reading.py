@@ -80,6 +80,27 @@ class TestHistory:
             scene.engine.history(job_id)
 
 
+class TestHistories:
+    """The logs of many jobs, in one look."""
+
+    def test_each_is_what_history_gives(self, scene: Scene) -> None:
+        job_ids = [scene.enqueued(), scene.started().job_id, scene.enqueued()]
+        found = scene.engine.histories(reversed(job_ids))
+        assert list(found) == job_ids[::-1], "in the order in which they were asked for"
+        assert found == {job_id: scene.engine.history(job_id) for job_id in job_ids}
+
+    def test_none_are_none(self, scene: Scene) -> None:
+        assert scene.engine.histories([]) == {}
+
+    def test_one_that_is_not_there_is_told(self, scene: Scene) -> None:
+        with scene.refuses(JobNotFoundError):
+            scene.engine.histories([scene.enqueued(), NOBODY])
+
+    def test_a_look_has_a_bound(self, scene: Scene) -> None:
+        with scene.refuses(LimitExceededError):
+            scene.engine.histories([NOBODY] * 1_001)
+
+
 class TestFind:
     """The one id that begins so."""
 
