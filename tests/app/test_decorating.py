@@ -8,7 +8,6 @@ import pytest
 
 from leftfold import App, Context, Depends
 from leftfold.core.errors import DesignError, LimitExceededError, ValidationError
-from leftfold.core.retry import Allowance
 
 if TYPE_CHECKING:
     from somewhere import Missing  # type: ignore[import-not-found]  # it is not there: that is the case
@@ -186,7 +185,9 @@ def test_never_is_a_result_that_a_handler_may_promise(bare: App) -> None:
         ({"retries": {int: 3}}, "<class 'int'> is no class of exceptions"),
         ({"retries": {ConnectionError: -1}}, "retries of ConnectionError is -1"),
         ({"retries": {ConnectionError: "3"}}, "retries of ConnectionError must be a whole number"),
-        ({"retries": {ConnectionError: Allowance(max_failures=0)}}, "max_failures of ConnectionError is 0"),
+        ({"retries": {ConnectionError: [1, -1]}}, "delay of ConnectionError is -1000000"),
+        ({"retries": {ConnectionError: [1, "soon"]}}, "retries of ConnectionError must be seconds"),
+        ({"retries": {ConnectionError: [1] * 1001}}, "number of retries of ConnectionError is 1001"),
         ({"retries": {ValidationError: 3}}, "ValidationError says by itself"),
         ({"retries": {LimitExceededError: 3}}, "LimitExceededError says by itself"),
     ],

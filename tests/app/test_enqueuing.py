@@ -161,7 +161,7 @@ def test_a_batch_takes_only_calls_of_its_app_without_settings_of_their_own(file_
 def test_policy_is_recorded_with_the_job(app: App) -> None:
     @app.job(
         max_failures=7, retry_delay=2, retry_delay_max=timedelta(minutes=5), lease=30, timeout=10,
-        on_exhausted="fail", hold_stalled=True, retries={ConnectionError: 10, ValueError: 0},
+        on_exhausted="fail", hold_stalled=True, retries={ConnectionError: 10, OSError: [1, timedelta(minutes=1)]},
     )  # fmt: skip
     def send() -> None: ...
 
@@ -170,7 +170,8 @@ def test_policy_is_recorded_with_the_job(app: App) -> None:
     assert (policy.lease, policy.timeout, policy.on_exhausted, policy.hold_stalled) == (
         30_000_000, 10_000_000, "fail", True,
     )  # fmt: skip
-    assert policy.by_error == {"ConnectionError": Allowance(max_failures=11), "ValueError": Allowance(max_failures=1)}
+    slowly = Allowance(max_failures=3, delays=(1_000_000, 60_000_000))
+    assert policy.by_error == {"ConnectionError": Allowance(max_failures=11), "OSError": slowly}
     batched = app.enqueue_many([send.call()])
     assert batched[0].get().policy == policy
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pytest
 
 from leftfold import (
-    Allowance,
     App,
     Context,
     JobCancelled,
@@ -82,7 +81,8 @@ class UnwellError(TransientError):
             "succeeded",
             4,
         ),
-        ([OSError()] * 9, {"retries": {OSError: Allowance(max_failures=4, delays=(0,))}}, "dead_lettered", 4),
+        ([OSError()] * 9, {"retries": {OSError: [0, 0.001, 0]}}, "dead_lettered", 4),
+        ([OSError()] * 9, {"retries": {OSError: []}}, "dead_lettered", 1),
         ([PermanentError()], {}, "dead_lettered", 1),
         ([DeclinedError()], {}, "dead_lettered", 1),
         ([DeclinedError()], {"retries": {Exception: 5}}, "dead_lettered", 1),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field
+from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, computed_field
 
 from leftfold import App, ValidationError
 
@@ -75,3 +75,34 @@ def test_a_model_s_own_rules_count_at_enqueue() -> None:
         move.call(Address.model_construct(zip_code="abc"))
     with pytest.raises(ValidationError):
         move.call("12345")  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
+
+
+class Login(BaseModel):
+    """With what a model keeps to itself when it is written."""
+
+    name: str
+    password: SecretStr = SecretStr("")
+    token: str = Field(default="", exclude=True)
+
+
+def test_what_would_not_reach_the_handler_is_refused_at_enqueue_without_telling_it() -> None:
+    app = App("sqlite:///:memory:")
+
+    @app.job
+    def enter(who: list[Login]) -> None: ...
+
+    assert bytes(enter.call([Login(name="ann")]).payload) == b'{"who":[{"name":"ann","password":""}]}'
+    for hidden in (Login(name="ann", password=SecretStr("s3cret")), Login(name="ann", token="s3cret")):
+        with pytest.raises(ValidationError, match="of Login would not reach the handler") as problem:
+            enter.call([Login(name="bob"), hidden])
+        assert "s3cret" not in str(problem.value)
+
+
+def test_a_result_may_keep_things_to_itself(app: App) -> None:
+    @app.job
+    def entered() -> Login:
+        return Login(name="ann", password=SecretStr("s3cret"), token="s3cret")
+
+    handle = entered.enqueue()
+    app.run_worker(until_idle=True)
+    assert handle.result(0) == Login(name="ann", password=SecretStr("**********"))

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.e2e.nursery import born
+
 
 class Ran(NamedTuple):
     """What a run of the command came to."""
@@ -33,10 +35,17 @@ class Ran(NamedTuple):
 
 
 def run(
-    *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+    *arguments: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    fresh: bool = False,
 ) -> Ran:
-    """Run `python -m leftfold` with these arguments."""
-    return start(["-m", "leftfold", *arguments], cwd=cwd, env=env, stdin=stdin)
+    """Run `python -m leftfold` with these arguments; `fresh` where it matters how Python starts and what it loads."""
+    if fresh:
+        return start(["-m", "leftfold", *arguments], cwd=cwd, env=env, stdin=stdin)
+    code, out, err = born(arguments, cwd, around(env), stdin)
+    return Ran(code, out.decode(), err.decode())
 
 
 def start(

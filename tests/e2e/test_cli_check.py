@@ -66,7 +66,9 @@ def test_a_planted_bug_is_found_and_the_shortest_path_to_it_is_printed(
     tmp_path: Path, file: str, line: str, instead: str
 ) -> None:
     broken = broken_copy(tmp_path, file, line, instead)
-    ran = run("lifecycle", "check", "--workers", "2", "--attempts", "2", cwd=tmp_path, env={"PYTHONPATH": broken})
+    ran = run(
+        "lifecycle", "check", "--workers", "2", "--attempts", "2", cwd=tmp_path, env={"PYTHONPATH": broken}, fresh=True
+    )
     assert ran.code == 1
     assert "Traceback" not in ran.err
     assert "VIOLATED" in ran.out
@@ -79,7 +81,16 @@ def test_a_planted_bug_is_found_and_the_shortest_path_to_it_is_printed(
 def test_a_planted_bug_is_told_in_json_too(tmp_path: Path) -> None:
     broken = broken_copy(tmp_path, "core/decide.py", "\n        _check_fence(job, command)\n", "\n")
     ran = run(
-        "lifecycle", "check", "--workers", "2", "--attempts", "2", "--json", cwd=tmp_path, env={"PYTHONPATH": broken}
+        "lifecycle",
+        "check",
+        "--workers",
+        "2",
+        "--attempts",
+        "2",
+        "--json",
+        cwd=tmp_path,
+        env={"PYTHONPATH": broken},
+        fresh=True,
     )
     assert (ran.code, ran.err) == (1, "")
     found = ran.json()
@@ -92,7 +103,7 @@ def test_a_planted_bug_is_told_in_json_too(tmp_path: Path) -> None:
 def test_a_dialect_that_departs_from_its_seed_is_found(tmp_path: Path) -> None:
     line = '"running":   {"heartbeat": "running", "succeeded": "succeeded", '
     broken = broken_copy(tmp_path, "dialects/contract.py", line, '"running":   {"heartbeat": "running", ')
-    ran = run(*SMALL, cwd=tmp_path, env={"PYTHONPATH": broken})
+    ran = run(*SMALL, cwd=tmp_path, env={"PYTHONPATH": broken}, fresh=True)
     assert ran.code == 1
     assert re.search(
         r"contract +\d+ declared extensions  VIOLATED\n    running -succeeded-> succeeded: .*nor decl", ran.out

@@ -95,7 +95,7 @@ def test_a_schema_of_a_later_version(home: Home) -> None:
 @pytest.mark.skipif(sqlite3.sqlite_version_info < OLDEST, reason="Python's SQLite is too old")
 def test_a_library_that_can_lose_commits_is_a_warning_while_the_guard_is_on(file_home: Home) -> None:
     file_home.migrated()
-    ran = run("doctor", "--json", env={**file_home.env, "LEFTFOLD_SQLITE": "stdlib"})
+    ran = run("doctor", "--json", env={**file_home.env, "LEFTFOLD_SQLITE": "stdlib"}, fresh=True)
     assert ran.code == 0
     found = {check["name"]: check for check in ran.json()["checks"]}
     assert found["library"]["found"] == f"sqlite3 with SQLite {sqlite3.sqlite_version}"

@@ -138,7 +138,7 @@ def test_a_missing_extra_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')", encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     for command in (["jobs", "list"], ["doctor"], ["migrate"], ["enqueue", "x"]):
-        ran = run(*command, "--store", "postgresql://127.0.0.1:1/x", env={"PYTHONPATH": path})
+        ran = run(*command, "--store", "postgresql://127.0.0.1:1/x", env={"PYTHONPATH": path}, fresh=True)
         assert ran.code == 1
         assert complaint(ran) == "leftfold: missing_extra: PostgreSQL needs psycopg: pip install 'leftfold[postgres]'"
 

@@ -133,9 +133,13 @@ class Town:
 
     def __init__(self, place: Place, folder: Path, jobs: str = JOBS) -> None:
         self.place, self.folder = place, folder
-        (folder / "jobs.py").write_text(jobs, encoding="utf-8")
+        self.write(jobs)
         self.workers: list[Process] = []
         self.app = App(place.url, schema=place.schema)
+
+    def write(self, jobs: str) -> None:
+        """Put this in the place of the app."""
+        (self.folder / "jobs.py").write_text(jobs, encoding="utf-8")
 
     def enqueue(
         self, kind: str, count: int = 1, *, lease: float = 1, max_failures: int = 9, **payload: Any

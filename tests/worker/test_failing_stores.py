@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.concurrency.crowd import eventually
 from tests.places import Place, schema_on
-from tests.worker.real import SECONDS, TERM, Process, Town, sound, until, working
+from tests.worker.real import JOBS, SECONDS, TERM, Process, Town, sound, until, working
 
 from leftfold import App, AsyncEngine, Context, Engine
 from leftfold.core.errors import CorruptLogError, OutcomeUnknownError, StoreError, StoreUnavailableError
@@ -319,3 +319,61 @@ def test_a_server_that_restarts_under_load_loses_nothing(own_server: OwnServer, 
                 assert worker.left() == 0, worker.log
         finally:
             town.close()
+
+
+def test_a_worker_that_is_to_leave_while_the_server_is_down_leaves_and_its_job_comes_back(
+    own_server: OwnServer, tmp_path: Path
+) -> None:
+    """Its outcome, or the word that it gives the job back, is tried for a while: then the lease has to run out."""
+    with schema_on(own_server) as place:
+        town = Town(place, tmp_path, JOBS + "\nfrom leftfold.worker import loop\nloop._LAST_SECONDS = 1.0\n")
+        try:
+            jobs = [*town.enqueue("nap", lease=2, seconds=60), *town.enqueue("nap", lease=2, seconds=1.0)]
+            first = town.start("--grace", "1.5")
+            eventually(lambda: town.begun() == 2, SECONDS)
+            own_server.kill()
+            first.tell(TERM)
+            assert first.left() == 0, first.log
+            assert "Traceback" not in first.log
+            own_server.start()
+            second = town.start("--grace", "0")
+            eventually(lambda: town.begun() >= 4, SECONDS)
+            eventually(lambda: town.engine.get(jobs[1]).state == "succeeded", SECONDS)
+            assert town.engine.get(jobs[0]).state == "running"
+            second.tell(TERM)
+            assert second.left() == 0, second.log
+            logs = town.logs()
+            assert [logs[job].count("stalled") for job in jobs] == [1, 1]
+        finally:
+            town.close()
+
+
+def test_a_worker_that_is_to_leave_while_it_writes_has_written(file_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word to leave comes between an outcome's way into the store and its answer."""
+    real = AsyncEngine.settle_many
+    workers: list[Any] = []
+
+    async def settle(self: AsyncEngine, asks: Any) -> Any:
+        answer = await real(self, asks)
+        for _ in range(2):  # and in a hurry
+            workers[0].stop()
+        return answer
+
+    monkeypatch.setattr(AsyncEngine, "settle_many", settle)
+
+    @file_app.job
+    async def one() -> int:
+        return 1
+
+    handles = file_app.enqueue_many(one.call() for _ in range(3))
+
+    async def main() -> None:
+        async with working(file_app, concurrency=1) as worker:
+            workers.append(worker)
+            await until(lambda: worker._stopped)
+
+    asyncio.run(main())
+    states = sorted(handle.get().state.value for handle in handles)
+    assert states[-1] == "succeeded"
+    assert set(states) <= {"queued", "succeeded"}
+    sound(file_app.engine)

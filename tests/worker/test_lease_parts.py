@@ -1,21 +1,20 @@
 """How a worker keeps time: the watch of the store's clock, and leases, each by itself."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.concurrency.crowd import eventually
-from tests.worker.parts import SOON, claim_of, receipt_of
+from tests.places import file_in
+from tests.worker.parts import OWNER, SOON, Faults, held_in, unheld
 
-from leftfold.core.errors import (
-    CorruptLogError,
-    LeaseConflictError,
-    LeftfoldError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
-)
-from leftfold.store.replies import Claim, Receipt
+from leftfold import Engine
+from leftfold.core.errors import OutcomeUnknownError, StoreUnavailableError
+from leftfold.store.replies import Claim
+from leftfold.store.sqlite.library import sqlite
 from leftfold.worker import lease
 from leftfold.worker.clocks import now
 from leftfold.worker.keeper import ClockWatch
@@ -56,180 +55,187 @@ def test_a_clock_that_is_set_back_is_known_since_then() -> None:
 
 
 def test_a_lease_counts_from_when_it_was_asked_for_and_is_given_up_before_its_end() -> None:
-    held = Held(claim_of("a", 10.0), asked_at=100.0)
+    held = Held(unheld(10.0), asked_at=100.0)
     assert (held.renew_at, held.give_up_at, held.deadline) == (105.0, 109.0, 110.0)
     held.renewed(104.0)
     assert (held.renew_at, held.deadline) == (109.0, 114.0)
-    short = Held(claim_of("a", 1.0), asked_at=100.0)
+    short = Held(unheld(1.0), asked_at=100.0)
     assert (short.renew_at, short.give_up_at) == (100.5, 100.9)
 
 
-class FakeEngine:
-    """Renews as it is told to, and notes how often and what."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-        self.beats = 0
-        self.answer: Callable[[Claim], Receipt | LeftfoldError] = receipt_of
-        self.problem: BaseException | None = None
-        self.stuck: threading.Event | None = None
-        self.closed = False
-
-    def heartbeat_many(self, claims: Iterable[Claim]) -> list[Receipt | LeftfoldError]:
-        if self.stuck:
-            self.stuck.wait(SOON)
-        asked = list(claims)
-        self.asked.append([claim.job_id for claim in asked])
-        if self.problem:
-            raise self.problem
-        return [self.answer(claim) for claim in asked]
-
-    def beat(self, *_: Any) -> None:
-        self.beats += 1
-
-    def close(self) -> None:
-        self.closed = True
-
-
 class Desk:
-    """Leases on a fake engine."""
+    """Leases of jobs in a real file, through an engine whose renewals can be kept back."""
 
-    def __init__(self) -> None:
-        self.engine = FakeEngine()
+    def __init__(self, folder: Path) -> None:
+        self._place = file_in(folder)
+        self.boss = self._place.open()
+        self.faults = Faults()
         self.opened = 0
         self.refuse_to_open = 0
         self.lost: list[str] = []
+        self.lost_at = 0.0
         self.asked_to_stop: list[str] = []
         self.leases = Leases(
             self._open,
-            Pulse("w", {}),
-            lost=lambda held, _: self.lost.append(held.claim.job_id),
-            asked_to_stop=lambda held: self.asked_to_stop.append(held.claim.job_id),
+            Pulse(OWNER, {}),
+            lost=self._lose,
+            asked_to_stop=lambda held: self.asked_to_stop.append(held.claim.kind),
         )
 
-    def _open(self) -> Any:
+    def _lose(self, held: Held, _: str) -> None:
+        self.lost_at = now()
+        self.lost.append(held.claim.kind)
+
+    def _open(self) -> Engine:
         self.opened += 1
         if self.opened <= self.refuse_to_open:
             raise StoreUnavailableError("not yet")
-        return self.engine
+        engine = self._place.open()
+        real, close = engine.heartbeat_many, engine.close
 
-    def hold(self, name: str, seconds: float) -> Held:
-        held = Held(claim_of(name, seconds), now())
-        self.leases.hold(held)
+        def renew(claims: Iterable[Claim], **_: Any) -> Any:
+            asked = list(claims)
+            problem = self.faults.met([claim.kind for claim in asked])
+            answer = real(asked) if problem is None or self.faults.happens else None
+            if problem is not None:
+                raise problem
+            return answer
+
+        def closed() -> None:
+            self.opened -= 1
+            close()
+
+        engine.heartbeat_many = renew  # type: ignore[method-assign]  # the real one, but for what happens to its answer
+        engine.close = closed  # type: ignore[method-assign]  # to be counted
+        return engine
+
+    def hold(self, *names: str, seconds: float) -> list[Held]:
+        asked_at = now()
+        held = [Held(claim, asked_at) for claim in held_in(self.boss, list(names), seconds)]
+        for each in held:
+            self.leases.hold(each)
         return held
+
+    def wait_until_up(self) -> None:
+        eventually(lambda: [worker.name for worker in self.boss.workers()] == [OWNER], SOON)
+
+    def freeze(self, held: Held) -> None:
+        """Say of a job what `verify` says of a broken one."""
+        with sqlite.connect(self._place.path) as connection:
+            connection.execute("UPDATE leftfold_jobs SET frozen_at = 1 WHERE id = ?", (UUID(held.claim.job_id).bytes,))
+
+    def renewals(self, held: Held) -> int:
+        return self.boss.get(held.claim.job_id).renewals
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    desk = Desk()
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
     yield desk
     desk.leases.stop()
     assert not any(thread.is_alive() for thread in desk.leases._threads)
+    assert desk.opened in {0, desk.refuse_to_open}, "what was opened is closed"
+    assert desk.boss.verify().is_clean
+    desk.boss.close()
 
 
 def test_leases_are_renewed_at_half_time_all_that_are_due_at_once(desk: Desk) -> None:
-    desk.leases.start()
-    eventually(lambda: desk.engine.beats == 1, SOON)
-    held = [desk.hold(str(number), 0.6) for number in range(5)]
-    long = desk.hold("long", 60)
+    held = desk.hold("a", "b", "c", "d", "e", seconds=1.0)
+    (long,) = desk.hold("long", seconds=60)
     first = held[0].deadline
-    eventually(lambda: len(desk.engine.asked) >= 3, SOON)
-    assert sorted(desk.engine.asked[0]) == ["0", "1", "2", "3", "4"]
-    assert all("long" not in asked for asked in desk.engine.asked)
+    desk.leases.start()
+    eventually(lambda: len(desk.faults.asked) >= 3, SOON)
+    assert sorted(desk.faults.asked[0]) == ["a", "b", "c", "d", "e"]
+    assert all("long" not in asked for asked in desk.faults.asked)
     assert held[0].deadline > first
+    assert desk.renewals(held[0]) >= 2
+    assert desk.renewals(long) == 0
     assert desk.lost == []
-    desk.leases.drop(long)
 
 
 def test_a_new_short_lease_wakes_a_thread_that_sleeps_for_a_long_one(desk: Desk) -> None:
     desk.leases.start()
-    eventually(lambda: desk.engine.beats == 1, SOON)
-    desk.hold("long", 60)
-    desk.hold("short", 0.2)
-    eventually(lambda: ["short"] in desk.engine.asked, 0.9)
+    desk.wait_until_up()
+    desk.hold("long", seconds=60)
+    desk.hold("short", seconds=1.0)
+    eventually(lambda: ["short"] in desk.faults.asked, SOON)
     assert desk.lost == []
 
 
 def test_a_renewal_that_fails_is_tried_again_until_the_local_deadline(desk: Desk) -> None:
-    desk.engine.problem = StoreUnavailableError("gone")
+    desk.faults.problem = StoreUnavailableError("gone")
+    (held,) = desk.hold("a", seconds=2.0)
     desk.leases.start()
-    held = desk.hold("a", 1.0)
     eventually(lambda: desk.lost == ["a"], SOON)
-    assert now() < held.deadline, "it was given up before the store may give it away"
-    assert now() >= held.give_up_at
-    assert len(desk.engine.asked) >= 3
+    assert held.give_up_at <= desk.lost_at < held.deadline, "it was given up before the store may give it away"
+    assert len(desk.faults.asked) >= 3
 
 
+@pytest.mark.parametrize("happens", [False, True])
 @pytest.mark.parametrize("problem", [StoreUnavailableError("gone"), OutcomeUnknownError("lost"), ZeroDivisionError()])
-def test_a_renewal_that_succeeds_in_the_end_loses_nothing(desk: Desk, problem: Exception) -> None:
-    desk.engine.problem = problem
-    desk.leases.start()
-    held = desk.hold("a", 1.5)
+def test_a_renewal_that_succeeds_in_the_end_loses_nothing(desk: Desk, problem: Exception, happens: bool) -> None:
+    desk.faults.problem, desk.faults.happens = problem, happens
+    (held,) = desk.hold("a", seconds=2.0)
     first = held.deadline
-    eventually(lambda: len(desk.engine.asked) >= 2, SOON)
-    desk.engine.problem = None
+    desk.leases.start()
+    eventually(lambda: len(desk.faults.asked) >= 2, SOON)
+    desk.faults.problem = None
     eventually(lambda: held.deadline > first, SOON)
     assert desk.lost == []
 
 
 def test_a_store_that_does_not_answer_at_all_does_not_keep_a_lease_from_being_given_up(desk: Desk) -> None:
-    desk.engine.stuck = threading.Event()
+    desk.faults.stuck = threading.Event()
+    (held,) = desk.hold("a", seconds=2.0)
     desk.leases.start()
-    held = desk.hold("a", 0.4)
     eventually(lambda: desk.lost == ["a"], SOON)
-    assert now() < held.deadline
-    desk.engine.stuck.set()
+    assert held.give_up_at <= desk.lost_at < held.deadline
+    desk.faults.stuck.set()
 
 
 def test_an_engine_that_cannot_be_opened_yet_is_opened_later(desk: Desk) -> None:
     desk.refuse_to_open = 2
-    desk.leases.start()
-    held = desk.hold("a", 2.0)
+    (held,) = desk.hold("a", seconds=3.0)
     first = held.deadline
+    desk.leases.start()
     eventually(lambda: held.deadline > first, SOON)
     assert desk.opened == 3
 
 
-@pytest.mark.parametrize("refusal", [LeaseConflictError("taken"), CorruptLogError("broken")])
-def test_one_that_is_refused_is_lost_and_the_others_are_renewed(desk: Desk, refusal: LeftfoldError) -> None:
-    desk.engine.answer = lambda claim: refusal if claim.job_id == "bad" else receipt_of(claim)
-    held = [desk.hold(name, 0.6) for name in ("a", "bad", "b", "c")]
+@pytest.mark.parametrize("how", ["taken", "frozen"])
+def test_one_that_is_refused_is_lost_and_the_others_are_renewed(desk: Desk, how: str) -> None:
+    a, bad, b = desk.hold("a", "bad", "b", seconds=1.0)
+    if how == "taken":
+        desk.boss.cancel(bad.claim.job_id, mode="hard")
+    else:
+        desk.freeze(bad)
     desk.leases.start()
-    eventually(lambda: len(desk.engine.asked) >= 4, SOON)
+    eventually(lambda: len(desk.faults.asked) >= 4, SOON)
     assert desk.lost == ["bad"]
-    assert all(each.deadline > now() for each in held if each.claim.job_id != "bad")
+    assert [desk.renewals(each) >= 2 for each in (a, b)] == [True, True]
 
 
 def test_a_request_to_stop_comes_with_the_renewal(desk: Desk) -> None:
-    desk.engine.answer = lambda claim: receipt_of(claim, cancel_requested=True)
+    (held,) = desk.hold("a", seconds=0.6)
+    desk.boss.cancel(held.claim.job_id)
     desk.leases.start()
-    desk.hold("a", 0.3)
     eventually(lambda: "a" in desk.asked_to_stop, SOON)
     assert desk.lost == []
 
 
 def test_what_is_dropped_is_neither_renewed_nor_lost(desk: Desk) -> None:
+    a, _ = desk.hold("a", "b", seconds=0.6)
+    desk.leases.drop(a)
     desk.leases.start()
-    desk.leases.drop(desk.hold("a", 0.2))
-    desk.hold("b", 0.2)
-    eventually(lambda: len(desk.engine.asked) >= 4, SOON)
-    assert all(asked == ["b"] for asked in desk.engine.asked)
+    eventually(lambda: len(desk.faults.asked) >= 4, SOON)
+    assert all(asked == ["b"] for asked in desk.faults.asked)
     assert desk.lost == []
 
 
 def test_more_than_one_statement_carries_are_renewed_by_several(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "_MOST", 2)
-    held = [desk.hold(str(number), 1.0) for number in range(5)]
-    first = held[0].deadline
+    held = desk.hold("a", "b", "c", "d", "e", seconds=2.0)
     desk.leases.start()
-    eventually(lambda: all(each.deadline > first + 0.1 for each in held), SOON)
-    assert max(map(len, desk.engine.asked)) == 2
+    eventually(lambda: all(desk.renewals(each) for each in held), SOON)
+    assert max(map(len, desk.faults.asked)) == 2
     assert desk.lost == []
-
-
-def test_stopping_closes_the_engine() -> None:
-    desk = Desk()
-    desk.leases.start()
-    eventually(lambda: desk.engine.beats == 1, SOON)
-    desk.leases.stop()
-    assert desk.engine.closed

@@ -178,13 +178,13 @@ def test_a_keeper_that_has_just_begun_takes_no_job_from_the_living(
     real = time.time_ns
     monkeypatch.setattr("leftfold.store.sqlite.driver.time.time_ns", lambda: real() + ahead * 1_000_000_000)
 
-    @file_app.job(lease=2, max_failures=1)
+    @file_app.job(lease=4, max_failures=1)
     async def long(ctx: Context) -> int:
         nonlocal ahead
         ahead = 3600
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(working(file_app))  # another worker, with a keeper of its own
-            await asyncio.sleep(2.5)
+            await asyncio.sleep(4.5)
         return ctx.attempt
 
     handle = long.enqueue()

@@ -50,8 +50,36 @@ def test_workers_are_listed_with_what_they_do_and_silent_loops_are_named(town: T
     assert [each["worker"] for each in workers_of(town)] == ["other:1"]
 
 
+STUCK = """
+from leftfold.worker import keeper
+
+async def once(self):
+    await asyncio.sleep(3600)
+
+keeper.Keeper.once = once
+"""
+
+
+def test_a_loop_that_hangs_is_seen_by_its_silence_while_the_others_go_on(file_town: Town) -> None:
+    file_town.write(JOBS + STUCK)
+    worker = file_town.start()
+
+    def age(loop: str) -> float:
+        told = [msgspec.json.decode(each.told)["loops"] for each in file_town.engine.workers()]
+        return max((float(loops[loop]) for loops in told), default=0)
+
+    eventually(lambda: age("keeper") > 15, SECONDS)
+    (told,) = workers_of(file_town)
+    assert told["silent"] == ["keeper"]
+    (job,) = file_town.enqueue("nap", seconds=0)
+    file_town.wait_until_all("succeeded")
+    assert file_town.engine.get(job).state == "succeeded"
+    worker.tell(TERM)
+    assert worker.left() == 0
+
+
 def test_every_line_of_a_job_says_which_job_it_is(file_town: Town) -> None:
-    (file_town.folder / "jobs.py").write_text(JOBS + LOUD, encoding="utf-8")
+    file_town.write(JOBS + LOUD)
     (job,) = file_town.enqueue("loud", max_failures=1, text="a\nb\x1b[31m")
     (good,) = file_town.enqueue("nap", seconds=0.01)
     worker = file_town.start("--until-idle", "--log-format", "json")
@@ -67,7 +95,7 @@ def test_every_line_of_a_job_says_which_job_it_is(file_town: Town) -> None:
 
 
 def test_lines_for_people_are_lines(file_town: Town) -> None:
-    (file_town.folder / "jobs.py").write_text(JOBS + LOUD, encoding="utf-8")
+    file_town.write(JOBS + LOUD)
     (job,) = file_town.enqueue("loud", max_failures=1, text="a\n2026-01-01T00:00:00.000Z INFO forged\x1b[31m")
     worker = file_town.start("--until-idle")
     assert worker.left() == 0, worker.log
@@ -91,7 +119,7 @@ def grab(ctx: Context) -> int:
 
 
 def test_a_handler_that_holds_the_interpreters_lock_loses_its_lease_and_that_is_recorded(file_town: Town) -> None:
-    (file_town.folder / "jobs.py").write_text(JOBS + GREEDY, encoding="utf-8")
+    file_town.write(JOBS + GREEDY)
     (job,) = file_town.enqueue("grab", lease=0.5)
     greedy = file_town.start("--name", "greedy")
     eventually(lambda: file_town.begun() == 1, SECONDS)

@@ -7,6 +7,9 @@ import pytest
 from tests.concurrency.crowd import eventually
 from tests.worker.real import INT, JOBS, SECONDS, TERM, Process, Town
 
+#: uvloop is installed where tests run, and a worker takes it. Not so where its module is none.
+LOOPS = {"uvloop": "import uvloop", "asyncio": "import sys; sys.modules['uvloop'] = None"}
+
 
 def wait_until_begun(town: Town, count: int = 1) -> None:
     eventually(lambda: town.begun() >= count, SECONDS)
@@ -15,7 +18,7 @@ def wait_until_begun(town: Town, count: int = 1) -> None:
 @pytest.mark.parametrize("number", [TERM, INT])
 def test_while_the_app_is_imported(file_town: Town, number: int) -> None:
     slow = "import pathlib, time; pathlib.Path('importing').touch(); time.sleep(30)"
-    (file_town.folder / "jobs.py").write_text(slow, encoding="utf-8")
+    file_town.write(slow)
     worker = file_town.start()
     eventually((file_town.folder / "importing").exists, SECONDS)
     worker.tell(number)
@@ -25,7 +28,7 @@ def test_while_the_app_is_imported(file_town: Town, number: int) -> None:
 def test_at_moments_all_over_its_start(file_town: Town) -> None:
     """From the import of the app on, when the first handler of signals is there: the loop comes up in between."""
     marked = JOBS.replace("app = App()", "import pathlib; pathlib.Path('imported').touch(); app = App()")
-    (file_town.folder / "jobs.py").write_text(marked, encoding="utf-8")
+    file_town.write(marked)
     file_town.enqueue("nap", 20, lease=5, seconds=0.01)
     imported = file_town.folder / "imported"
     for moment in range(8):
@@ -68,7 +71,7 @@ def test_attempts_end_within_the_grace_and_nothing_more_is_claimed(town: Town) -
 def test_what_does_not_end_within_the_grace_is_given_back_uncharged(file_town: Town, kind: str) -> None:
     """Async, in a thread, deaf to its cancellation, or in a thread of asyncio's own, which Python would wait for."""
     hasty = "\nfrom leftfold.worker import loop\nloop._LAST_SECONDS = 1.0\n"
-    (file_town.folder / "jobs.py").write_text(JOBS + hasty, encoding="utf-8")
+    file_town.write(JOBS + hasty)
     (job,) = file_town.enqueue(kind, max_failures=1, seconds=60)
     worker = file_town.start("--grace", "0.3")
     wait_until_begun(file_town)
@@ -105,6 +108,54 @@ def test_a_second_signal_stops_at_once(town: Town) -> None:
     assert town.logs()[job][-1] == "released"
 
 
+LIFESPAN = """
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def lifespan(app):
+    open("starting", "w").close()
+    try:
+        HOW
+        yield
+    finally:
+        open("put away", "w").close()
+
+app.lifespan = lifespan
+"""
+HANGING = {"waits": "await asyncio.sleep(60)", "blocks": "time.sleep(60)"}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_second_signal_stops_a_handler_that_blocks_the_loop(file_town: Town, loop: str) -> None:
+    file_town.write(LOOPS[loop] + JOBS)
+    (job,) = file_town.enqueue("block", max_failures=1, seconds=60)
+    worker = file_town.start("--grace", "60")
+    wait_until_begun(file_town)
+    worker.tell(TERM)
+    asked = time.monotonic()
+    while worker.process.poll() is None and time.monotonic() - asked < 5:
+        worker.tell(INT)  # two of the same that come together are one
+        time.sleep(0.05)
+    assert worker.left(5) == 0, worker.log
+    found = file_town.engine.get(job)
+    assert (found.state, found.failures) == ("queued", 0), worker.log
+    assert file_town.logs()[job][-1] == "released"
+    assert "Traceback" not in worker.log
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("how", HANGING)
+def test_a_second_signal_stops_a_lifespan_that_does_not_come_up(file_town: Town, how: str, loop: str) -> None:
+    file_town.write(LOOPS[loop] + JOBS + LIFESPAN.replace("HOW", HANGING[how]))
+    worker = file_town.start()
+    eventually((file_town.folder / "starting").exists, SECONDS)
+    worker.tell(TERM)
+    worker.tell(INT)
+    assert worker.left(10) == 0, worker.log
+    assert (file_town.folder / "put away").exists()
+    assert "Traceback" not in worker.log
+
+
 def test_signals_all_the_way_to_the_end_do_not_change_the_exit_code(file_town: Town) -> None:
     file_town.enqueue("nap", 3, lease=5, seconds=60)
     worker = file_town.start("--grace", "0")
@@ -127,7 +178,7 @@ keeper.Keeper.once = once
 
 
 def test_a_loop_that_fails_ends_the_worker_and_says_why(file_town: Town) -> None:
-    (file_town.folder / "jobs.py").write_text(JOBS + BROKEN, encoding="utf-8")
+    file_town.write(JOBS + BROKEN)
     (job,) = file_town.enqueue("nap", lease=30, max_failures=1, seconds=0.5)
     worker = file_town.start("--concurrency", "4")
     assert worker.left() != 0

@@ -6,23 +6,23 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.concurrency.crowd import eventually
-from tests.worker.parts import SOON, claim_of, receipt_of
+from tests.places import file_in
+from tests.worker.parts import SOON, Faults, held_in, unheld
+from tests.worker.real import sound, until
 
-from leftfold.core.commands import Actor, Complete
-from leftfold.core.errors import (
-    LeaseConflictError,
-    LeftfoldError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
-)
-from leftfold.core.lifecycle import Who
-from leftfold.store.replies import Receipt
+from leftfold import App, Context
+from leftfold.core.commands import Complete
+from leftfold.core.errors import OutcomeUnknownError, StoreUnavailableError
+from leftfold.store.ops import Ask
+from leftfold.store.replies import Claim
 from leftfold.worker import writing
+from leftfold.worker.attempt import Attempt
 from leftfold.worker.clocks import now
 from leftfold.worker.lease import Held
 from leftfold.worker.logs import JobFilter, JsonFormatter, TextFormatter, about
@@ -90,133 +90,151 @@ def test_a_thread_whose_loop_is_gone_ends_in_silence() -> None:
 # --- the writer -----------------------------------------------------------------------------------------------------
 
 
-class _Attempt:
-    def __init__(self, name: str, seconds: float = 60.0) -> None:
-        self.held = Held(claim_of(name, seconds), now())
+def work() -> None: ...
 
 
-def ended(name: str, seconds: float = 60.0) -> Ended:
-    attempt: Any = _Attempt(name, seconds)
-    return Ended(attempt, Complete(by=Actor(who=Who.OWNER, name="w", attempt=1, token="t")))
+class Office:
+    """A writer of what came of jobs in a real file, through an engine whose answers can be kept back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = file_in(folder)
+        self.boss = self.place.open()
+        self.app = App(self.place.url)
+        self.faults = Faults()
+        self.done: list[str] = []
+        self._kinds: dict[str, str] = {}
+
+    async def writer(self, pulse: Pulse | None = None) -> Writer:
+        engine = await self.app.aengine()
+        real = engine.settle_many
+
+        async def settle(asks: Iterable[Ask]) -> Any:
+            asked = list(asks)
+            problem = self.faults.met([self._kinds[ask.job_id] for ask in asked])
+            answer = await real(asked) if problem is None or self.faults.happens else None
+            if problem is not None:
+                raise problem
+            return answer
+
+        engine.settle_many = settle  # type: ignore[method-assign]  # the real one, but for what happens to its answer
+        return Writer(engine, pulse or Pulse("w", {}), lambda attempt: self.done.append(attempt.held.claim.kind))
+
+    def ended(self, *names: str, seconds: float = 60.0) -> list[Ended]:
+        """Give attempts of jobs of these kinds that have come to their end."""
+        for name in names:
+            self.app.job(name=name)(work)
+        claims = held_in(self.boss, list(names), seconds)
+        self._kinds.update({claim.job_id: claim.kind for claim in claims})
+        return [self._ended(claim) for claim in claims]
+
+    def _ended(self, claim: Claim) -> Ended:
+        handler, held = self.app.handlers[claim.kind], Held(claim, now())
+        return Ended(Attempt(handler, held, Context(self.app, claim, None), Threads()), Complete(by=claim.actor))
+
+    async def write(self, ended: list[Ended]) -> None:
+        writer = await self.writer()
+        running = asyncio.create_task(writer.run())
+        for each in ended:
+            writer.put(each)
+        async with asyncio.timeout(SOON):
+            await writer.flushed()
+        assert writer.unwritten == 0
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await self.app.aclose()
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {job.kind: job.state.value for job in self.boss.list().jobs}
 
 
-class Settling:
-    """A store that fails as it is told to."""
-
-    def __init__(self, *problems: Exception) -> None:
-        self.problems = list(problems)
-        self.batches: list[list[str]] = []
-        self.outcome: Callable[[str], Receipt | LeftfoldError] = lambda name: receipt_of(claim_of(name))
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    async def settle_many(self, asks: Iterable[Any]) -> list[Receipt | LeftfoldError]:
-        names = [ask.job_id for ask in asks]
-        self.batches.append(names)
-        await self.gate.wait()
-        if self.problems:
-            raise self.problems.pop(0)
-        return [self.outcome(name) for name in names]
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    office = Office(tmp_path)
+    yield office
+    sound(office.boss)
+    office.boss.close()
 
 
-async def written_by(engine: Settling, *outcomes: Ended) -> list[str]:
-    done: list[str] = []
-    fake: Any = engine
-    writer = Writer(fake, Pulse("w", {}), lambda attempt: done.append(attempt.held.claim.job_id))
-    running = asyncio.create_task(writer.run())
-    for outcome in outcomes:
-        writer.put(outcome)
-    async with asyncio.timeout(SOON):
-        await writer.flushed()
-    assert writer.unwritten == 0
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    return done
+def test_outcomes_are_written_together(office: Office) -> None:
+    names = list("abcdefghij")
+    asyncio.run(office.write(office.ended(*names)))
+    assert office.done == names
+    assert office.faults.asked == [names]
+    assert set(office.states.values()) == {"succeeded"}
 
 
-def test_outcomes_are_written_together() -> None:
-    async def main() -> None:
-        engine = Settling()
-        assert await written_by(engine, *(ended(str(number)) for number in range(10))) == list("0123456789")
-        assert engine.batches == [list("0123456789")]
-
-    asyncio.run(main())
-
-
-def test_outcomes_are_written_again_and_again_until_the_store_answers_also_behind_the_lease() -> None:
-    async def main() -> None:
-        problems = [StoreUnavailableError("down"), OutcomeUnknownError("lost")] * 4
-        engine = Settling(*problems)
-        assert await written_by(engine, ended("a", 0.1), ended("b", 60)) == ["a", "b"]
-        assert engine.batches == [["a", "b"]] * 9
-
-    asyncio.run(main())
+@pytest.mark.parametrize("happens", [False, True])
+def test_outcomes_are_written_again_and_again_until_the_store_answers_also_behind_the_lease(
+    office: Office, happens: bool
+) -> None:
+    office.faults.problems = [StoreUnavailableError("down"), OutcomeUnknownError("lost")] * 4
+    office.faults.happens = happens
+    asyncio.run(office.write([*office.ended("a", seconds=0.1), *office.ended("b")]))
+    assert office.done == ["a", "b"]
+    assert office.faults.asked == [["a", "b"]] * 9
+    assert office.states == {"a": "succeeded", "b": "succeeded"}
 
 
-def test_a_refusal_is_one_jobs_own(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        engine = Settling()
-        engine.outcome = lambda name: LeaseConflictError("taken") if name == "b" else receipt_of(claim_of(name))
-        assert await written_by(engine, ended("a"), ended("b"), ended("c")) == ["a", "b", "c"]
-
-    asyncio.run(main())
+def test_a_refusal_is_one_jobs_own(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    ended = office.ended("a", "b", "c")
+    taken = ended[1].attempt.held.claim
+    office.boss.cancel(taken.job_id, mode="hard")
+    asyncio.run(office.write(ended))
+    assert office.done == ["a", "b", "c"]
+    assert office.states == {"a": "succeeded", "b": "cancelled", "c": "succeeded"}
     (record,) = caplog.records
-    assert "job b, attempt 1 was taken from this worker" in record.getMessage()
-    assert (vars(record)["job_id"], vars(record)["attempt"]) == ("b", 1)
+    assert f"job {taken.job_id}, attempt 1 was taken from this worker" in record.getMessage()
+    assert (vars(record)["job_id"], vars(record)["attempt"]) == (taken.job_id, 1)
 
 
-def test_what_is_refused_behind_a_lost_answer_was_written_before(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_refused_behind_a_lost_answer_may_have_been_written_before(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-
-    async def main() -> None:
-        engine = Settling(OutcomeUnknownError("lost"))
-        engine.outcome = lambda _: LeaseConflictError("it has ended")
-        assert await written_by(engine, ended("a")) == ["a"]
-
-    asyncio.run(main())
+    ended = office.ended("a")
+    office.faults.problems = [OutcomeUnknownError("lost")]
+    office.boss.cancel(ended[0].attempt.held.claim.job_id, mode="hard")
+    asyncio.run(office.write(ended))
     assert "the store has an outcome already" in caplog.records[-1].getMessage()
     assert caplog.records[-1].levelno == logging.INFO
 
 
-def test_an_outage_is_not_said_with_every_try(caplog: pytest.LogCaptureFixture) -> None:
-    asyncio.run(_outage())
+def test_an_outage_is_not_said_with_every_try(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    office.faults.problems = [StoreUnavailableError("down")] * 10
+    asyncio.run(office.write(office.ended("a")))
     assert sum("could not be written" in record.getMessage() for record in caplog.records) == 1
 
 
-async def _outage() -> None:
-    await written_by(Settling(*[StoreUnavailableError("down")] * 10), ended("a"))
+def test_what_is_not_foreseen_ends_the_writer(office: Office) -> None:
+    office.faults.problem = ZeroDivisionError()
 
-
-def test_what_is_not_foreseen_ends_the_writer() -> None:
     async def main() -> None:
-        fake: Any = Settling(ZeroDivisionError())
-        done: list[Any] = []
-        writer = Writer(fake, Pulse("w", {}), done.append)
-        writer.put(ended("a"))
+        writer = await office.writer()
+        writer.put(*office.ended("a"))
         with pytest.raises(ZeroDivisionError):
             await writer.run()
-        assert len(done) == 1, "the attempt left the crew all the same"
+        await office.app.aclose()
 
     asyncio.run(main())
+    assert office.done == ["a"], "the attempt left the crew all the same"
 
 
-def test_a_writer_without_work_says_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_without_work_says_that_it_lives(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MARK_EVERY", 0.02)
 
     async def main() -> None:
-        fake: Any = Settling()
         pulse = Pulse("w", {})
         marks: list[str] = []
         monkeypatch.setattr(pulse, "mark", marks.append)
-        running = asyncio.create_task(Writer(fake, pulse, lambda _: None).run())
-        async with asyncio.timeout(SOON):
-            while len(marks) < 5:  # noqa: ASYNC110 - nobody would set it
-                await asyncio.sleep(0.01)
+        running = asyncio.create_task((await office.writer(pulse)).run())
+        await until(lambda: len(marks) >= 5, SOON)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert fake.batches == []
+        await office.app.aclose()
 
     asyncio.run(main())
+    assert office.faults.asked == []
 
 
 # --- the pulse and the logs -----------------------------------------------------------------------------------------
@@ -254,7 +272,7 @@ def fail(logger: logging.Logger) -> None:
     try:
         raise_hostile()
     except ValueError as problem:
-        logger.warning("failed: %s", problem, exc_info=problem, extra=about(claim_of("j")))
+        logger.warning("failed: %s", problem, exc_info=problem, extra=about(unheld(1.0)))
 
 
 def test_a_hostile_text_cannot_write_lines_of_its_own() -> None:

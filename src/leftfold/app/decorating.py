@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, final, overload
 
 from leftfold import asking
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: How often to try again after an exception of a class; an `Allowance` says when, too.
-Retries = Mapping[type[BaseException], int | Allowance]
+#: How often to try again after an exception of a class, or after how many seconds each time: `{OSError: [1, 5, 30]}`.
+Retries = Mapping[type[BaseException], int | Sequence[Span]]
 
 _ON_EXHAUSTED: Final = ("dead_letter", "fail")
+_DELAYS_MAX: Final = 1_000  # they are kept with every job
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.]+")
 
 
@@ -108,14 +109,21 @@ def _retries(given: Retries | None) -> tuple[dict[type[BaseException], str], dic
     """Give the code of each exception, under which the log counts it, and what each code may cost."""
     codes: dict[type[BaseException], str] = {}
     allowances: dict[str, Allowance] = {}
-    for error, allowed in dict[Any, int | Allowance](given or {}).items():
+    for error, allowed in dict[Any, Any](given or {}).items():
         if not isinstance(error, type) or not issubclass(error, BaseException):
             raise ValidationError(f"retries: {error!r} is no class of exceptions")
         if issubclass(error, NEVER_RETRIED):
             raise ValidationError(f"retries: {error.__name__} says by itself that there is no other attempt")
         codes[error] = _UNNAMED.sub("_", f"{error.__module__}.{error.__qualname__}".removeprefix("builtins."))
-        if not isinstance(allowed, Allowance):
-            limits.between(f"retries of {error.__name__}", allowed, 0, limits.FAILURES_MAX - 1)
-            allowed = Allowance(max_failures=allowed + 1)  # noqa: PLW2901 - the first failure is no retry
-        allowances[codes[error]] = allowed
+        allowances[codes[error]] = _allowance(f"retries of {error.__name__}", allowed)
     return codes, allowances
+
+
+def _allowance(what: str, given: Any) -> Allowance:
+    """Give what may fail, and when it is tried again. The first failure is no retry."""
+    if isinstance(given, list | tuple):
+        delays = tuple(microseconds(what, each) for each in given)
+        limits.between(f"number of {what}", len(delays), 0, _DELAYS_MAX)
+        return Allowance(max_failures=len(delays) + 1, delays=delays)
+    limits.between(what, given, 0, limits.FAILURES_MAX - 1)
+    return Allowance(max_failures=given + 1)

@@ -51,7 +51,7 @@ class Signature:
                 f"{self._name} cannot be called so: each attempt makes its own {made!r}, leave it out"
             )
         try:
-            plain = wire.plain(arguments)
+            plain = wire.whole(arguments)
             msgspec.convert(plain, self._type, dec_hook=wire.typed)  # tells bytes and times from texts, as JSON cannot
         except wire.UNWRITABLE as problem:
             raise ValidationError(f"{self._name} cannot be called so: {problem}") from problem

@@ -34,8 +34,13 @@ def decoder(name: str, type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Give a value as lists, mappings and scalars."""
+    """Give a value as lists, mappings and scalars. A model may keep things to itself, as it says."""
     return msgspec.to_builtins(value, builtin_types=_NO_TEXT, enc_hook=_dumped)
+
+
+def whole(value: Any) -> Any:
+    """Give a value as lists, mappings and scalars, or refuse one of which something would be left behind."""
+    return msgspec.to_builtins(value, builtin_types=_NO_TEXT, enc_hook=_dumped_whole)
 
 
 def typed(type_: Any, value: Any) -> Any:
@@ -50,6 +55,19 @@ def _dumped(value: Any) -> Any:
     if not _is_model(type(value)):
         raise TypeError(f"a {type(value).__qualname__} has no form in JSON")
     return value.model_dump(mode="json", by_alias=False, round_trip=True)
+
+
+def _dumped_whole(value: Any) -> Any:
+    dumped = _dumped(value)
+    copy = typed(type(value), dumped)
+    for name in type(value).model_fields:
+        given, read = getattr(value, name), getattr(copy, name)
+        if given != read and "__eq__" in {each for base in type(given).__mro__[:-1] for each in vars(base)}:
+            raise ValueError(  # without the value: it may be a secret
+                f"the field {name!r} of {type(value).__qualname__} would not reach the handler: the model leaves it "
+                "out when it is written, or hides it; hand over what the handler can look it up by"
+            )
+    return dumped
 
 
 def _is_model(type_: Any) -> bool:

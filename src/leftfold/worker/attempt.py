@@ -22,6 +22,7 @@ from leftfold.core.payload import check_payload
 from leftfold.core.values import Failure
 from leftfold.times import microseconds
 from leftfold.worker.lease import Held
+from leftfold.worker.signals import calls_users
 from leftfold.worker.threads import Threads
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class Attempt:
         if self.task is not None and self._entered and not (waits_for_thread and why is not Stop.LOST):
             self.task.cancel()
 
+    def cut_short(self) -> None:
+        """Give the job back: a second signal came while the handler blocks the loop, and tears it from its work."""
+        self._stopped = self._stopped or Stop.LEAVING
+        self.context.stop()
+
     def abandon(self) -> None:
         """Let it be: the job is somebody else's, whatever the handler comes to."""
         self._stopped = Stop.LOST
@@ -102,6 +108,7 @@ class Attempt:
         """Say what is to be written where even `run` was brought down."""
         return self._said(self._of_failure, problem)
 
+    @calls_users
     async def _called(self, middlewares: "list[Middleware]") -> Any:
         if self._stopped is not None:
             raise asyncio.CancelledError  # it was stopped before it began
@@ -125,6 +132,7 @@ class Attempt:
             raise _TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from late
         return given
 
+    @calls_users
     async def _call(self) -> Any:
         handler, signature = self._handler, self._handler.signature
         arguments = signature.of_payload(self.held.claim.spec.payload)

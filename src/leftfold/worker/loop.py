@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import secrets
-import signal
 import socket
-import threading
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
@@ -20,6 +18,7 @@ from leftfold.worker.claiming import Claimer, Wishes
 from leftfold.worker.crew import Crew
 from leftfold.worker.keeper import Keeper
 from leftfold.worker.pulse import Pulse
+from leftfold.worker.signals import Signals, calls_users
 
 if TYPE_CHECKING:
     from leftfold.app.app import App
@@ -82,34 +81,24 @@ class Worker:
         self._claimer: Claimer | None = None
         self._stopped = False
         self._hurry: asyncio.Event | None = None
+        self._starting: asyncio.Task[Any] | None = None
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT: the first lets attempts end within the grace, the second stops them now."""
         loop = _new_loop()
-        before = self._heed_signals(loop)
-        try:
-            loop.run_until_complete(self.arun())
-        finally:
-            _close(loop)
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
-
-    def _heed_signals(self, loop: asyncio.AbstractEventLoop) -> dict[int, Any]:
-        """Stop by signals, and give what they did before. A loop's own handlers would end before the loop does."""
-        if threading.current_thread() is not threading.main_thread():
-            return {}  # only there are signals heard
-
-        def heed(*_: object) -> None:
-            with suppress(RuntimeError):  # it is closed: that is what the signal asks for
-                loop.call_soon_threadsafe(self.stop)
-
-        return {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+        with Signals(loop, self.stop):
+            try:
+                loop.run_until_complete(self.arun())
+            finally:
+                _close(loop)
 
     def stop(self) -> None:
         """Claim no more, and end when what runs has ended. A second time: end now. For the thread of the loop."""
         if self._stopped and self._hurry is not None:
             _LOG.warning("stopping now: what runs is cancelled and given back")
             self._hurry.set()
+            if self._starting is not None:
+                self._starting.cancel()
         self._stopped = True
         if self._claimer is not None:
             self._claimer.stop()
@@ -119,9 +108,10 @@ class Worker:
         self._hurry = hurry = asyncio.Event()
         settings: dict[str, Any] = {**self.app.settings, "actor": self.identity}
         async with AsyncExitStack() as stack:
-            state = self.app.lifespan and await stack.enter_async_context(self.app.lifespan(self.app))
-            engine = await opening.aopen(self.app.url, pool_size=_CONNECTIONS, wake=True, **settings)
-            stack.push_async_callback(engine.close)
+            begun = await self._begun(stack, settings)
+            if begun is None:
+                return
+            state, engine = begun
             about = {"queues": self._wishes.queues, "kinds": self._wishes.kinds, "concurrency": self._concurrency}
             pulse = Pulse(self.identity, about)
 
@@ -143,6 +133,30 @@ class Worker:
             finally:
                 await _in_any_case(self._leave(engine, crew, claimer, [claiming, *tasks], hurry), hurry)
             _check_ended(done, claiming)
+
+    @calls_users
+    async def _begun(self, stack: AsyncExitStack, settings: dict[str, Any]) -> tuple[Any, AsyncEngine] | None:
+        """Open what the app and the worker need. None: a hurried stop came first, and there is nothing to give back."""
+        self._starting = asyncio.current_task()
+        try:
+            state = self.app.lifespan and await stack.enter_async_context(self.app.lifespan(self.app))
+            engine = await opening.aopen(self.app.url, pool_size=_CONNECTIONS, wake=True, **settings)
+            stack.push_async_callback(engine.close)
+        except asyncio.CancelledError:
+            if self._hurry is None or not self._hurry.is_set():
+                raise
+            if self._starting is not None and self._starting.cancelling():
+                self._starting.uncancel()  # it was our own
+            return None
+        else:
+            return state, engine
+        finally:
+            self._starting = None
+
+    def cut_short(self) -> None:
+        """Be in a hurry: a second signal came while the lifespan blocks the loop."""
+        if self._hurry is not None:
+            self._hurry.set()
 
     async def _claim(self, claimer: Claimer) -> None:
         self._claimer = claimer

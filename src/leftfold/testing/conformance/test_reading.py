@@ -93,8 +93,9 @@ class TestHistories:
         assert scene.engine.histories([]) == {}
 
     def test_one_that_is_not_there_is_told(self, scene: Scene) -> None:
+        job_id = scene.enqueued()
         with scene.refuses(JobNotFoundError):
-            scene.engine.histories([scene.enqueued(), NOBODY])
+            scene.engine.histories([job_id, NOBODY])
 
     def test_a_look_has_a_bound(self, scene: Scene) -> None:
         with scene.refuses(LimitExceededError):
