@@ -36,6 +36,7 @@ bench: $(VENV)/.dev ## our stores against bare SQL on the same tables, as ratios
 chaos: $(VENV)/.dev ## kill writers 200 times, plant every bug, play every schedule, plan for a million rows; hours
 	LEFTFOLD_KILLS=200 $(BIN)/python -m pytest -q tests/crash/test_kills.py
 	LEFTFOLD_KIT=all $(BIN)/python -m pytest -q --numprocesses auto tests/conformance
+	LEFTFOLD_MODEL=all LEFTFOLD_PLANTED=all $(BIN)/python -m pytest -q --numprocesses auto tests/model
 	LEFTFOLD_PLANTED=all $(BIN)/python -m pytest -q --numprocesses auto tests/store/test_planted.py
 	LEFTFOLD_INTERLEAVE=all $(BIN)/python -m pytest -q --numprocesses auto tests/interleave
 	LEFTFOLD_PLANS_ROWS=1000000 $(BIN)/python -m pytest -q tests/plans

@@ -57,4 +57,5 @@ def test_many_times_as_many_jobs_need_hardly_more_memory(
     for size in (few, many):
         with file_in(filled[size]).open() as engine:
             peaks.append(peak(lambda engine=engine: act(engine)))  # type: ignore[misc]
-    assert peaks[1] < 1.25 * peaks[0] + 300_000, peaks
+    # Garbage comes and goes. In step with the jobs it would be five times as much, or ten.
+    assert peaks[1] < 1.5 * peaks[0] + 300_000, peaks

@@ -123,7 +123,8 @@ def test_a_handler_that_holds_the_interpreters_lock_loses_its_lease_and_that_is_
     (job,) = file_town.enqueue("grab", lease=0.5)
     greedy = file_town.start("--name", "greedy")
     eventually(lambda: file_town.begun() == 1, SECONDS)
-    eventually(lambda: bool(file_town.engine.reap()), SECONDS)  # as the keeper of any other worker would
+    # As the keeper of any other worker would; behind five seconds, its own one may be the first.
+    eventually(lambda: bool(file_town.engine.reap()) or file_town.engine.get(job).attempt > 1, SECONDS)
     eventually(lambda: file_town.engine.get(job).state == "succeeded", SECONDS)
     assert file_town.engine.get(job).attempt > 1
     eventually(lambda: "nothing else ran for" in greedy.log, SECONDS)

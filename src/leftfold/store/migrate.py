@@ -1,7 +1,8 @@
 """Migrations: numbered files per dialect, applied in order under a lock, each remembered with its checksum."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import NamedTuple
@@ -26,7 +27,8 @@ class Applied(NamedTuple):
     checksum: str
 
 
-def migrations(dialect: str, names: Mapping[str, str]) -> list[Migration]:
+@lru_cache(maxsize=64)
+def migrations(dialect: str, schema: str = "") -> tuple[Migration, ...]:
     """Read the migrations of a dialect, oldest first."""
     folder = files("leftfold.store").joinpath(dialect, "migrations")
     found = []
@@ -34,8 +36,10 @@ def migrations(dialect: str, names: Mapping[str, str]) -> list[Migration]:
         match = re.fullmatch(r"([0-9]{4})_([a-z0-9_]+)\.sql", file.name)
         if match:
             text = file.read_text(encoding="utf-8")
-            found.append(Migration(int(match[1]), match[2], fill(text, names), sha256(text.encode()).hexdigest()))
-    return sorted(found)
+            found.append(
+                Migration(int(match[1]), match[2], fill(text, {"schema": schema}), sha256(text.encode()).hexdigest())
+            )
+    return tuple(sorted(found))
 
 
 def pending(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:

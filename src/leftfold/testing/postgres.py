@@ -30,7 +30,7 @@ _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded 
 USER: Final = "leftfold"
 
 #: Fast, and safe for everything but a crash of the machine. `durable=True` leaves PostgreSQL as it comes.
-_FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_FAST: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
 
 class Server:

@@ -57,8 +57,8 @@ class _Base:
     def __init__(self, url: str, *, schema: str, clock: Callable[[], int] | None, prepare: bool) -> None:
         self.url = url
         self.schema = schema
-        self.queries = queries(schema)
-        self.migrations = migrate.migrations("postgres", {"schema": quoted(schema)})
+        self.queries = dict(queries(schema))
+        self.migrations = migrate.migrations("postgres", quoted(schema))
         self._clock = clock  # None: the server's own
         self._pid = os.getpid()
         self._prepare = prepare

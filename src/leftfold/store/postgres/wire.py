@@ -53,7 +53,8 @@ def quoted(schema: str) -> str:
     return f'"{schema}"'
 
 
-def queries(schema: str) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def queries(schema: str) -> Mapping[str, str]:
     """Give every query as psycopg wants it: `%(name)s` for `:name`."""
     name = quoted(schema)
     names = {

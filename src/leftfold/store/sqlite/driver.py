@@ -48,7 +48,7 @@ _PRAGMAS: Final = (
     LOG_LIMIT,
 )
 
-MIGRATIONS: Final = migrate.migrations("sqlite", {})
+MIGRATIONS: Final = migrate.migrations("sqlite")
 
 
 def applied_to(connection: Any) -> list[migrate.Applied]:
