@@ -138,14 +138,17 @@ class Telling(Running):
         return self._only(self._write(Operation(lambda: ops.resume(found, actor, request_id, self._forbidden))))
 
     def reap(
-        self, *, limit: int = 100, watched_since: float | None = None, by: c.Actor | str | None = None
+        self, *, limit: int = 100, watched: tuple[float, float] | None = None, by: c.Actor | str | None = None
     ) -> list[Outcome]:
         """Take jobs from owners whose leases ran out, and end waits whose deadlines passed: some of them.
 
-        Safe to call anywhere, at any time, by any number of keepers. `watched_since` is the store's time from which on
-        the caller knows that its clock did not jump: leases that ran out before that are given half a lease more.
+        Safe to call anywhere, at any time, by any number of keepers. `watched` is a stretch of the store's time, as
+        `clock()` told it, over which the caller knows that its clock did not jump: leases that ran out before are given
+        a lease more, and none is judged by what the clock says behind it.
         """
         between("limit", limit, 1, asking.BATCH_MAX)
-        since = None if watched_since is None else microseconds("watched_since", watched_since)
+        stretch = (
+            keeping.Watched() if watched is None else keeping.Watched(*(microseconds("watched", t) for t in watched))
+        )
         actor = asking.actor_of(Who.KEEPER, by, self.actor)
-        return self._write(Operation(lambda: keeping.reap(actor, limit, since, self._forbidden)))
+        return self._write(Operation(lambda: keeping.reap(actor, limit, stretch, self._forbidden)))

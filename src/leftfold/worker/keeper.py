@@ -3,7 +3,7 @@
 No leader is needed: the store lets only one of many keepers do each of these things. A clock of the database that
 jumps ahead would make leases of the living run out. So a keeper compares it with a clock that nobody sets. A lease that
 ran out while the two went alike has run out; one that had before, at a jump or when this keeper began to watch, is
-judged half a lease later: by then whoever lives has renewed it.
+judged a lease later: by then whoever lives has renewed it, or given it up by a clock of its own.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class ClockWatch:
             store_then, then = self._last
             jump = (store_now - store_then) - (after - then)
             if jump > _JUMP:
-                _LOG.warning("the store's clock jumped ahead by %.1f s: leases are given half of their time more", jump)
+                _LOG.warning("the store's clock jumped ahead by %.1f s: leases are given their time anew", jump)
                 self._since = store_now
         self._since = min(self._since, store_now)  # it was set back: nothing ran out by that
         self._last = (store_now, before)
@@ -70,7 +70,7 @@ class Keeper:
         before = now()
         store_now = await self._engine.clock()
         since = self._watch.look(store_now, before, now())
-        outcomes = await self._engine.reap(limit=_MOST, watched_since=since, by=self._pulse.worker)
+        outcomes = await self._engine.reap(limit=_MOST, watched=(since, store_now), by=self._pulse.worker)
         changed = [outcome for outcome in outcomes if isinstance(outcome, Receipt) and outcome.changed]
         for outcome in changed:
             _LOG.info("job %s, attempt %d: taken from a silent owner, or its wait is over: it is %s",

@@ -556,12 +556,14 @@ WHERE j.head IS NOT NULL OR EXISTS (SELECT FROM {schema}.events e WHERE e.job_id
 
 -- name: overdue
 -- Jobs whose lease has run out, or whose wait has: locked, but for those that others are busy with. A lease that had
--- run out before whoever asks watched the clock is judged when its owner, should it live, would have renewed it.
-WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+-- run out before whoever asks watched the clock is judged when its owner, should it live, has renewed it or given it up.
+-- The clock may jump between his last look and this one: no lease is judged by a later time than he has seen.
+WITH clock AS MATERIALIZED (SELECT n.now, least(n.now, :seen::bigint) AS seen
+                            FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS now) n),
 leases AS MATERIALIZED (
     SELECT j.id FROM {schema}.jobs j, clock
-    WHERE j.token IS NOT NULL AND j.until <= clock.now AND j.frozen_at IS NULL
-      AND (:since::bigint IS NULL OR j.until > :since OR clock.now - :since >= coalesce(j.lease, {usual_lease}) / 2)
+    WHERE j.token IS NOT NULL AND j.until <= clock.seen AND j.frozen_at IS NULL
+      AND (:since::bigint IS NULL OR j.until > :since OR clock.seen - :since >= coalesce(j.lease, {usual_lease}))
     ORDER BY j.priority LIMIT :limit FOR UPDATE OF j SKIP LOCKED  -- the order of the index of leases, so that it is read
 ),
 waits AS MATERIALIZED (

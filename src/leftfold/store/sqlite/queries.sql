@@ -359,9 +359,11 @@ SELECT leftfold_text(j.id), j.head FROM batch b JOIN leftfold_jobs j ON j.id = b
 
 -- name: overdue
 -- Jobs whose lease has run out, or whose wait has. A lease that had run out before whoever asks watched the clock is
--- judged when its owner, should it live, would have renewed it.
-SELECT leftfold_text(id), 0 FROM leftfold_jobs WHERE token IS NOT NULL AND until <= :now AND frozen_at IS NULL
-  AND (:since IS NULL OR until > :since OR :now - :since >= coalesce(lease, {usual_lease}) / 2)
+-- judged when its owner, should it live, has renewed it or given it up. The clock may jump between his last look and
+-- this one: no lease is judged by a later time than he has seen.
+SELECT leftfold_text(id), 0 FROM leftfold_jobs
+WHERE token IS NOT NULL AND until <= min(:now, coalesce(:seen, :now)) AND frozen_at IS NULL
+  AND (:since IS NULL OR until > :since OR min(:now, :seen) - :since >= coalesce(lease, {usual_lease}))
 UNION ALL
 SELECT leftfold_text(id), 1 FROM leftfold_jobs WHERE deadline IS NOT NULL AND deadline <= :now AND frozen_at IS NULL
 LIMIT :limit;

@@ -46,7 +46,7 @@ class TestReap:
         assert done(scene.engine.reap()) == ([claim.job_id] if is_over else [])
 
     @pytest.mark.parametrize(("watched", "is_judged"), [(0, True), (59, True), (60, False), (80, False), (-3600, True)])
-    def test_who_did_not_watch_the_lease_run_out_waits_half_a_lease(
+    def test_who_did_not_watch_the_lease_run_out_waits_a_lease(
         self, scene: Scene, watched: int, is_judged: bool
     ) -> None:
         """It ran out at 60. Whoever has watched the clock only since then cannot know whether it jumped."""
@@ -54,19 +54,33 @@ class TestReap:
         claim = scene.started()
         began = START / SECOND
         scene.clock.advance(89)
-        assert done(scene.engine.reap(watched_since=began + watched)) == ([claim.job_id] if is_judged else [])
+        assert done(scene.engine.reap(watched=(began + watched, scene.engine.clock()))) == (
+            [claim.job_id] if is_judged else []
+        )
         if not is_judged:
-            scene.clock.advance(watched + 30 - 89)
-            assert done(scene.engine.reap(watched_since=began + watched)) == [claim.job_id]
+            scene.clock.advance(watched + 60 - 89 - 1)
+            assert scene.engine.reap(watched=(began + watched, scene.engine.clock())) == []
+            scene.clock.advance(1)
+            assert done(scene.engine.reap(watched=(began + watched, scene.engine.clock()))) == [claim.job_id]
         assert scene.job(ended).state is State.SUCCEEDED
 
     def test_a_short_lease_is_judged_sooner(self, scene: Scene) -> None:
         claim = scene.started(policy=Policy(lease=2 * SECOND))
         scene.clock.advance(10)
         began = START / SECOND + 10
-        assert scene.engine.reap(watched_since=began) == []
         scene.clock.advance(1)
-        assert done(scene.engine.reap(watched_since=began)) == [claim.job_id]
+        assert scene.engine.reap(watched=(began, scene.engine.clock())) == []
+        scene.clock.advance(1)
+        assert done(scene.engine.reap(watched=(began, scene.engine.clock()))) == [claim.job_id]
+
+    def test_a_jump_behind_the_last_look_at_the_clock_takes_no_lease(self, scene: Scene) -> None:
+        claim = scene.started()
+        began = scene.engine.clock()
+        scene.clock.advance(59)
+        seen = scene.engine.clock()
+        scene.clock.advance(3600)
+        assert scene.engine.reap(watched=(began, seen)) == []
+        assert done(scene.engine.reap(watched=(began, seen + 1))) == [claim.job_id]
 
     def test_a_lease_that_was_renewed_is_left_alone(self, scene: Scene) -> None:
         claim, silent = scene.started(), scene.started()
