@@ -133,7 +133,16 @@ BUGS: Final = (
             (("ORDER BY j.priority LIMIT :limit FOR UPDATE OF j SKIP LOCKED", "ORDER BY j.priority LIMIT :limit"),),
             "verify/test_reap.py::test_a_keeper_passes_over_what_another_is_busy_with"),
     Planted("a keeper takes a frozen job, in a file", SQLITE,
-            (("until <= :now AND frozen_at IS NULL", "until <= :now"),),
+            (("coalesce(:seen, :now)) AND frozen_at IS NULL", "coalesce(:seen, :now))"),),
             FROZEN + "test_a_keeper_leaves_it_alone_until_it_is_mended[sqlite]"),
+    Planted("a lease is judged by a time that nobody looked at", POSTGRES,
+            (("least(n.now, :seen::bigint) AS seen", "n.now AS seen"),),
+            "verify/test_reap.py::test_a_clock_that_jumps_behind_the_last_look_at_it_takes_nothing[postgres]"),
+    Planted("a lease is judged by a time that nobody looked at, in a file", SQLITE,
+            (("until <= min(:now, coalesce(:seen, :now))", "until <= :now"),),
+            "verify/test_reap.py::test_a_clock_that_jumps_behind_the_last_look_at_it_takes_nothing[sqlite]"),
+    Planted("a keeper that has just begun judges what it did not watch", POSTGRES,
+            (("clock.seen - :since >= coalesce(j.lease, {usual_lease})", "true"),),
+            "verify/test_reap.py::test_what_had_run_out_when_the_watch_began_is_judged_a_lease_later[postgres]"),
 )
 # fmt: on

@@ -123,3 +123,27 @@ def test_a_job_whose_log_cannot_be_read_stands_in_nobodys_way(engine: Engine, sh
     assert {each.job_id for each in told if isinstance(each, Receipt)} == {claim.job_id for claim in others}
     assert [type(each) for each in told if not isinstance(each, Receipt)] == [BrokenChainError]
     assert engine.is_frozen(broken.job_id)
+
+
+def test_a_clock_that_jumps_behind_the_last_look_at_it_takes_nothing(engine: Engine, clock: FakeClock) -> None:
+    (claim,) = held(engine, 1)
+    began = engine.clock()
+    clock.advance(59)
+    seen = engine.clock()
+    clock.advance(3600)
+    assert engine.reap(watched=(began, seen)) == []
+    (taken,) = engine.reap(watched=(began, seen + 1))
+    assert isinstance(taken, Receipt)
+    assert taken.job_id == claim.job_id
+
+
+def test_what_had_run_out_when_the_watch_began_is_judged_a_lease_later(engine: Engine, clock: FakeClock) -> None:
+    (claim,) = held(engine, 1)
+    clock.advance(3600)
+    began = engine.clock()
+    clock.advance(59)
+    assert engine.reap(watched=(began, engine.clock())) == []
+    engine.heartbeat(claim)
+    clock.advance(30)
+    assert engine.reap(watched=(began, engine.clock())) == [], "its owner lives"
+    assert engine.get(claim.job_id).state is State.RUNNING
