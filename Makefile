@@ -33,7 +33,7 @@ model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 bench: $(VENV)/.dev ## our stores against bare SQL on the same tables, as ratios; ten minutes
 	$(BIN)/python -m bench.store
 
-chaos: $(VENV)/.dev ## kill writers 200 times, plant every bug, play every schedule, plan for a million rows; hours
+chaos: $(VENV)/.dev ## all of what `make test` does a part of: kills, kit, bugs, schedules, a million rows; hours
 	LEFTFOLD_KILLS=200 $(BIN)/python -m pytest -q tests/crash/test_kills.py
 	LEFTFOLD_KIT=all $(BIN)/python -m pytest -q --numprocesses auto tests/conformance
 	LEFTFOLD_MODEL=all LEFTFOLD_PLANTED=all $(BIN)/python -m pytest -q --numprocesses auto tests/model

@@ -76,7 +76,7 @@ def enqueue(job: NewJob, job_id: str, by: c.Actor, request_id: str | None) -> c.
         policy=policy,
         due=due,
         delay=delay,
-        after=tuple(id_of(other) for other in job.after),
+        after=tuple(id_of(other) for other in job.after) if job.after else (),
         request_id=request_id,
     )
 

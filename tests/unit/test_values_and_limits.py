@@ -1,7 +1,7 @@
 """Values refuse what no store and no screen could carry, at the bound and not before it."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec import Raw
@@ -59,6 +59,12 @@ def test_a_name_that_something_would_misread(value: str) -> None:
     for empty in (False, True):
         with pytest.raises(ValidationError, match="is not a name"):
             limits.name("kind", value, empty=empty)
+
+
+def test_what_no_cache_can_hold_is_no_name_either() -> None:
+    wrong: Any = ["k"]
+    with pytest.raises(ValidationError, match="kind must be a text, not \\['k'\\]"):
+        Spec(kind=wrong).check()
 
 
 def test_an_empty_name_is_one_only_where_it_may_be() -> None:

@@ -113,8 +113,8 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def lifespan(app):
-    open("starting", "w").close()
     try:
+        open("starting", "w").close()
         HOW
         yield
     finally:

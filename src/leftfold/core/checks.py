@@ -1,5 +1,6 @@
 """How the arguments of commands are checked, each by its name: an argument means the same in every command."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -29,6 +30,13 @@ def _check_note(note: e.AnyNote) -> None:
                 pass
 
 
+def _check_id(job_id: str) -> None:
+    """Pass what looks like an id of ours: no two are alike, so it is not worth to remember them as other names are."""
+    limits.textual("job id", job_id)
+    if not _ID.fullmatch(job_id):
+        limits.name("job id", job_id)
+
+
 def _check_outcomes(outcomes: Outcomes) -> None:
     limits.most("outcomes", outcomes, limits.WAIT_JOBS_MAX)
     for job_id, state in outcomes.items():
@@ -37,9 +45,11 @@ def _check_outcomes(outcomes: Outcomes) -> None:
             raise ValidationError(f"job {job_id} has not ended: it is {state}")
 
 
+_ID: Final = re.compile(r"[0-9a-f][0-9a-f-]{35}")
+
 CHECKS: Final[Mapping[str, Callable[[Any], None]]] = {
     "request_id": lambda value: limits.key("request_id", value),
-    "job_id":     lambda value: limits.name("job id", value),
+    "job_id":     _check_id,
     "spec":       Spec.check,
     "policy":     Policy.check,
     "due":        lambda value: limits.between("due", value, 0, limits.TIME_MAX),

@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import cache, lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -44,6 +44,9 @@ def digest(token: str) -> str:
     return urlsafe_b64encode(sha256(token.encode()).digest()[:12]).decode()
 
 
+_NONE: Final = ()  # of which there is one in Python
+
+
 @cache
 def _checks_of(command: type["Command"]) -> tuple[tuple[str, Callable[[Any], None]], ...]:
     return tuple((field, CHECKS[field]) for field in command.__struct_fields__ if field in CHECKS)
@@ -59,7 +62,7 @@ class Command(Frozen):
     def __post_init__(self) -> None:
         for field, check in _checks_of(type(self)):
             value = getattr(self, field)
-            if value is not None and value is not DEFAULT_POLICY and value != ():
+            if value is not None and value is not DEFAULT_POLICY and value is not _NONE:
                 check(value)
         if getattr(self, "due", None) is not None and getattr(self, "delay", None) is not None:
             raise ValidationError("give a due time or a delay, not both")

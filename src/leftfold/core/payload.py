@@ -16,11 +16,13 @@ from leftfold.core.errors import LimitExceededError, ValidationError
 
 NULL: Final = Raw(b"null")
 
-#: For a look at the shapes of numbers: every digit becomes a 0, every E an e. A plus is left out.
+#: For a look at the shapes of numbers: every digit becomes a 0, every E an e.
 _SHAPES: Final = bytes.maketrans(b"123456789E", b"000000000e")
 #: A surrogate pair, escaped, and what is half of one where all pairs are taken away; a backslash may be one itself.
 _PAIR: Final = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONG_NUMBER: Final = b"0" * 19
+_VALUE: Final = msgspec.json.Decoder(Raw)
 _LONG: Final = range(-(2**63), 2**63)
 
 
@@ -45,13 +47,13 @@ def check_payload(what: str, payload: Raw) -> None:
     limits.most(what, text, limits.PAYLOAD_BYTES_MAX)
     try:
         text.decode()
-        value = bytes(msgspec.json.decode(text, type=Raw))
+        value = bytes(_VALUE.decode(text))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         why = "it holds half of a surrogate pair, which stands for nothing" if _has_half_a_pair(text) else problem
         raise ValidationError(f"{what} is not JSON: {why}") from problem
     if value != text:
         raise ValidationError(f"{what} has blanks around its JSON: leave them out")
-    if text.count(b"[") + text.count(b"{") > limits.PAYLOAD_DEPTH_MAX or _is_suspect(text):
+    if _is_suspect(text) or _is_deep(text):
         try:
             _check_value(what, msgspec.json.decode(text))
         except (msgspec.MsgspecError, RecursionError) as problem:
@@ -65,8 +67,14 @@ def _has_half_a_pair(text: bytes) -> bool:
 
 def _is_suspect(text: bytes) -> bool:
     """Tell whether a payload may hold what is to be refused: a cheap look, after which nearly every one may pass."""
-    shapes = text.translate(_SHAPES, b"+")
-    return b"\\u" in text or b"e000" in shapes or b"0" * 19 in shapes
+    shapes = text.translate(_SHAPES)
+    return b"\\u" in text or b"e000" in shapes or b"e+000" in shapes or _LONG_NUMBER in shapes
+
+
+def _is_deep(text: bytes) -> bool:
+    """Tell whether it may be nested too deep."""
+    most = limits.PAYLOAD_DEPTH_MAX
+    return len(text) > most and text.count(b"[") + text.count(b"{") > most
 
 
 def _check_value(what: str, value: Any, depth: int = 1) -> None:

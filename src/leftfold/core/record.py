@@ -66,7 +66,7 @@ def encode(event: AnyEvent) -> str:
     """Give the text that is stored for the event."""
     name, default = _LEFT_OUT.get(type(event), ("wire", None))
     value = getattr(event, name)
-    if value == default and value is not default:
+    if value is not default and value == default:
         event = replace(event, **{name: default})
     return msgspec.json.encode(event).decode()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Raw
@@ -29,14 +30,22 @@ class Spec(Frozen):
 
     def check(self) -> None:
         """Refuse what no store and no screen could carry."""
-        limits.name("kind", self.kind)
-        limits.name("queue", self.queue)
-        limits.name("tenant", self.tenant, empty=True)
-        for what, value in (("key", self.key), ("correlation_id", self.correlation_id), ("cause", self.cause)):
-            if value is not None:
-                limits.key(what, value)
-        limits.between("priority", self.priority, -limits.PRIORITY_MAX, limits.PRIORITY_MAX)
+        try:
+            _check_lane(self.kind, self.queue, self.tenant, self.priority)
+        except TypeError:  # there is a list among them, perhaps, which no cache takes
+            _check_lane.__wrapped__(self.kind, self.queue, self.tenant, self.priority)
+        limits.key("key", self.key)
+        limits.key("correlation_id", self.correlation_id)
+        limits.key("cause", self.cause)
         check_payload("payload", self.payload)
+
+
+@lru_cache(maxsize=1024, typed=True)  # the same few come again and again
+def _check_lane(kind: str, queue: str, tenant: str, priority: int) -> None:
+    limits.name("kind", kind)
+    limits.name("queue", queue)
+    limits.name("tenant", tenant, empty=True)
+    limits.between("priority", priority, -limits.PRIORITY_MAX, limits.PRIORITY_MAX)
 
 
 class Failure(Frozen):

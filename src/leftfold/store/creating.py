@@ -27,6 +27,7 @@ Creation = c.Enqueue | c.Receive
 
 #: `replace` cancels what nobody works on: a job that was never claimed, or that waits for its (next) claim.
 _REPLACEABLE: Final = (State.INBOX, State.QUEUED, State.RETRYING)
+_ENQUEUING: Final = Edge(None, e.Enqueued, TARGETS[e.Enqueued])
 _TRIES: Final = 5
 _PREFIX: Final = len('{"due":0,')
 
@@ -35,6 +36,10 @@ def create(
     commands: Sequence[Creation], on_conflict: OnConflict, request: Request | None, forbidden: Forbidden
 ) -> Steps[list[Receipt | None]]:
     """Make jobs, or find those that hold their keys. Answers in the order of the commands; all by one actor."""
+    plain = _plain(commands)
+    if request is None and len(plain) == len(commands) and _is_quick(commands, forbidden):
+        yield _enqueue_query("enqueue", plain)
+        return [_made(command.job_id) for command in plain]
     return (
         yield from once(
             request,
@@ -52,7 +57,15 @@ def _remembered(response: bytes) -> Steps[list[Receipt | None]]:
 
 def may_commit_apart(commands: Sequence[Creation], request: Request | None) -> bool:
     """Tell whether one statement is all there is to it."""
-    return request is None and all(_is_plain(command) and command.spec.key is None for command in commands)
+    return request is None and len(_plain(commands)) == len(commands)
+
+
+def _plain(commands: Sequence[Creation]) -> list[c.Enqueue]:
+    """Give those in whose way nothing can stand."""
+    return [
+        command for command in commands
+        if isinstance(command, c.Enqueue) and not command.after and command.spec.key is None
+    ]  # fmt: skip
 
 
 def _is_plain(command: c.Creation) -> bool:
@@ -61,7 +74,9 @@ def _is_plain(command: c.Creation) -> bool:
 
 def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
     receipts: dict[str, Receipt | None] = {}
-    missed = sorted(commands, key=_in_order) if len(commands) > 1 else list(commands)
+    missed = list(commands)
+    if any(command.spec.key is not None for command in missed):
+        missed.sort(key=_in_order)
     firsts: dict[tuple[str, str, str | None], Creation] = {}
     if on_conflict == "replace":
         firsts = {_key_of(command.spec): command for command in reversed(missed)}
@@ -89,14 +104,18 @@ def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Fo
 
 def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
     """Give the receipts of those that could be made."""
-    legal = Edge(None, e.Enqueued, TARGETS[e.Enqueued]) not in forbidden
-    quick = legal and commands[0].by.who is Who.CLIENT  # who may not is told so by `decide`
+    quick = _is_quick(commands, forbidden)
     plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if quick else []
     receipts = (yield from _enqueue(plain)) if plain else {}
     if len(plain) < len(commands):
         others = [command for command in commands if not (quick and _is_plain(command))]
         receipts.update((yield from _decide_and_insert(others, forbidden)))
     return receipts
+
+
+def _is_quick(commands: Sequence[Creation], forbidden: Forbidden) -> bool:
+    """Tell whether the short statements will do: who may not enqueue is told so by `decide`."""
+    return commands[0].by.who is Who.CLIENT and (not forbidden or _ENQUEUING not in forbidden)
 
 
 def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
@@ -109,8 +128,11 @@ def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
     if len(free) < len(commands):
         keyed = [command for command in commands if command.spec.key is not None]
         made += [job_id for (job_id,) in (yield _enqueue_query("enqueue_keyed", keyed))]
-    state = TARGETS[e.Enqueued]
-    return {job_id: Receipt(job_id=job_id, state=state, version=1, rev=1, attempt=0) for job_id in made}
+    return {job_id: _made(job_id) for job_id in made}
+
+
+def _made(job_id: str) -> Receipt:
+    return Receipt(job_id=job_id, state=TARGETS[e.Enqueued], version=1, rev=1, attempt=0)
 
 
 def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:
