@@ -37,7 +37,20 @@ OURS = {
     "": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker", "cli"},
 }
 #: What the pure packages may import beside ours: nothing that reads a clock, a file, a socket or a random number.
-PURE = {"base64", "collections", "enum", "functools", "hashlib", "html", "itertools", "math", "msgspec", "re", "typing"}
+PURE = {
+    "base64",
+    "collections",
+    "enum",
+    "functools",
+    "hashlib",
+    "html",
+    "itertools",
+    "json",
+    "math",
+    "msgspec",
+    "re",
+    "typing",
+}
 
 
 def package(file: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.unit.samples import json_text
@@ -264,6 +264,7 @@ documents = st.recursive(
 
 
 @given(documents)
+@example('{"":{"a":"\\u0000"},"":[]}')
 def test_the_quick_look_misses_nothing_that_a_long_one_finds(document: str) -> None:
     fine = _reads_alike(json.loads(document, object_pairs_hook=lambda pairs: [*pairs]))
     try:

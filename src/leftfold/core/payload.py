@@ -4,6 +4,7 @@ JSON allows what some reader loses: integers past 64 bits, numbers past a float,
 halves of surrogate pairs, a nesting that overflows a stack. They are refused here, before anything is written.
 """
 
+import json
 import math
 import re
 from typing import Any, Final
@@ -56,8 +57,14 @@ def check_payload(what: str, payload: Raw) -> None:
     if _is_suspect(text) or _is_deep(text):
         try:
             _check_value(what, msgspec.json.decode(text))
-        except (msgspec.MsgspecError, RecursionError) as problem:
+            _check_value(what, json.loads(text, object_pairs_hook=_side_by_side))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
             raise ValidationError(f"{what} is not JSON that every reader reads alike: {problem}") from problem
+
+
+def _side_by_side(members: list[tuple[str, Any]]) -> list[Any]:
+    """Give keys and values as a list: of two members with one key, a mapping would hide the first."""
+    return [each for member in members for each in member]
 
 
 def _has_half_a_pair(text: bytes) -> bool:
