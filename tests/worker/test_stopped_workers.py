@@ -135,7 +135,7 @@ def test_a_second_signal_stops_a_handler_that_blocks_the_loop(file_town: Town, l
     asked = time.monotonic()
     while worker.process.poll() is None and time.monotonic() - asked < 5:
         worker.tell(INT)  # two of the same that come together are one
-        time.sleep(0.05)
+        time.sleep(0.05)  # as a person presses a key again
     assert worker.left(5) == 0, worker.log
     found = file_town.engine.get(job)
     assert (found.state, found.failures) == ("queued", 0), worker.log
