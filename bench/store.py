@@ -1,7 +1,8 @@
 """Our stores against the same rows written as bare SQL, in one run: `python -m bench.store` or `make bench`.
 
-Every round runs both sides, in turns, on fresh tables; the verdict is the median of the rounds' ratios, so that a noisy
-machine is noisy for both. PostgreSQL runs with fsync and synchronous_commit on, SQLite with synchronous=FULL.
+Both sides run in turns of a few batches, each round on fresh tables; the verdict is the median of the ratios of
+neighbours: a noisy machine is noisy for both. PostgreSQL runs with fsync and synchronous_commit on, SQLite with
+synchronous=FULL.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +25,10 @@ from leftfold import Engine, NewJob
 from leftfold.store.sqlite.library import sqlite
 from leftfold.testing.postgres import running
 
+Work = Callable[[Bare, int, int], None]
+
 BATCH: Final = 100
+TURN: Final = 5  # batches
 #: What issue-level targets ask of us, as ratios; sizes in bytes per finished job of four events.
 TARGETS: Final = {
     "enqueue_many": 0.60, "claim+start+complete": 0.50, "enqueue": 0.80, "claim at a million": 1 / 1.25,
@@ -57,14 +62,6 @@ class Ours:
         self.engine.close()
 
 
-class Measure(NamedTuple):
-    """What one round of one side gave, in jobs per second."""
-
-    enqueue_many: float
-    drain: float
-    enqueue: float
-
-
 def seconds(work: Callable[[], object]) -> float:
     """Give how long something takes."""
     begun = time.perf_counter()
@@ -88,15 +85,28 @@ def drain(side: Bare, jobs: int, batch: int = BATCH) -> None:
         side.complete(claims)
 
 
-def measure(side: Bare, jobs: int) -> Measure:
-    """Run one round of one side."""
-    singles = max(jobs // 5, 50)
-    fill(side, 5 * BATCH)
-    drain(side, 5 * BATCH)  # plans, caches
-    many = jobs / seconds(lambda: fill(side, jobs))
-    drained = jobs / seconds(lambda: drain(side, jobs))
-    single = singles / seconds(lambda: fill(side, singles, 1))
-    return Measure(many, drained, single)
+class Turns(NamedTuple):
+    """What both sides took for the same work, turn by turn, in jobs per second."""
+
+    ours: list[float]
+    bare: list[float]
+
+    def verdict(self) -> dict[str, float]:
+        """Give the medians of the rates, and of the ratios of neighbours: those had the same machine."""
+        return {
+            "ratio": statistics.median(a / b for a, b in zip(self.ours, self.bare, strict=True)),
+            "ours": statistics.median(self.ours),
+            "bare": statistics.median(self.bare),
+        }
+
+
+def take_turns(turns: Turns, ours: Bare, bare: Bare, work: Work, *, jobs: int, batch: int) -> None:
+    """Let both sides do the same work, some batches each at a time."""
+    size = TURN * batch
+    for turn in range(jobs // size):
+        sides = [(ours, turns.ours), (bare, turns.bare)]
+        for side, rates in sides if turn % 2 else reversed(sides):
+            rates.append(size / seconds(partial(work, side, size, batch)))
 
 
 class Place:
@@ -140,22 +150,21 @@ def places(wanted: Sequence[str]) -> Iterator[list[Place]]:
 
 
 def compare(place: Place, rounds: int, jobs: int) -> dict[str, dict[str, float]]:
-    """Run both sides in turns, and give the median of each ratio, with the medians of the rates."""
-    ours: list[Measure] = []
-    bare: list[Measure] = []
+    """Run both sides in turns, each round on fresh tables."""
+    many, drained, single = (Turns([], []) for _ in range(3))
     for number in range(rounds):
-        order = [(place.ours, ours), (place.bare, bare)]
-        for make, measures in order if number % 2 else reversed(order):
-            with closing(make()) as side:
-                measures.append(measure(side, jobs))
+        with closing(place.ours()) as ours, closing(place.bare()) as bare:
+            for side in (ours, bare):
+                fill(side, 5 * BATCH)
+                drain(side, 5 * BATCH)  # plans, caches
+            take_turns(many, ours, bare, fill, jobs=jobs, batch=BATCH)
+            take_turns(drained, ours, bare, drain, jobs=jobs, batch=BATCH)
+            take_turns(single, ours, bare, fill, jobs=max(jobs // 5, 50), batch=1)
         tell(f"{place.name}: round {number + 1} of {rounds}")
     return {
-        name: {
-            "ratio": statistics.median(getattr(a, field) / getattr(b, field) for a, b in zip(ours, bare, strict=True)),
-            "ours": statistics.median(getattr(each, field) for each in ours),
-            "bare": statistics.median(getattr(each, field) for each in bare),
-        }
-        for name, field in (("enqueue_many", "enqueue_many"), ("claim+start+complete", "drain"), ("enqueue", "enqueue"))
+        "enqueue_many": many.verdict(),
+        "claim+start+complete": drained.verdict(),
+        "enqueue": single.verdict(),
     }
 
 

@@ -166,7 +166,7 @@ from leftfold.store.sqlite import wire
 
 text = load_queries("sqlite", wire._NAMES)[{query!r}]
 assert {right!r} in text, text
-wire.QUERIES[{query!r}] = [wire.Statement.of(each) for each in wire.statements(text.replace({right!r}, {wrong!r}))]
+wire.QUERIES[{query!r}] = wire.parsed(text.replace({right!r}, {wrong!r}))
 """
 
 

@@ -126,4 +126,6 @@ def gate(store: Any, statement: int) -> None:
             step()
             return super().execute(*arguments, **named)
 
-    idle[0].cursor_factory = Gated
+    connection = idle[0].connection
+    connection.cursor_factory = Gated
+    idle[0] = connection.cursor()

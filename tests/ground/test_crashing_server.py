@@ -88,7 +88,7 @@ def test_a_commit_that_the_disk_does_not_take_may_have_happened(own_place: Place
     with own_place.open() as engine:
         writer = Writer(engine)
         writer.write()
-        pid = engine.store._pool._idle[0].info.backend_pid  # type: ignore[attr-defined]
+        pid = engine.store._pool._idle[0].connection.info.backend_pid  # type: ignore[attr-defined]
         log = tmp_path / "log"
         tracer = inject(pid, "fdatasync", "error=EIO", number, log)
         problem = writer.write_until_it_fails()

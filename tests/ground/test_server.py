@@ -153,7 +153,7 @@ def test_too_many_connections_are_reported_and_do_not_hurt_those_that_there_are(
 @contextmanager
 def all_lent(engine: Engine) -> Iterator[None]:
     """Keep the one connection of the pool busy."""
-    with engine.store._pool.connection():  # type: ignore[attr-defined]
+    with engine.store._pool.lend():  # type: ignore[attr-defined]
         yield
 
 

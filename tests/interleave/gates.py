@@ -18,8 +18,8 @@ from tests.interleave.touching import Touch, touch_of
 from leftfold.engine import Engine
 from leftfold.store.ids import Ids
 from leftfold.store.postgres.driver import PostgresStore
-from leftfold.store.postgres.wire import ALONE, alone
-from leftfold.store.query import Columns
+from leftfold.store.postgres.wire import call
+from leftfold.store.query import Columns, Query
 from leftfold.testing.clock import FakeClock
 
 #: How long a statement may take before we look whether it waits for somebody, and before we give it up.
@@ -70,7 +70,7 @@ class GatedConnection(psycopg.Connection[Any]):
     """A connection with a gate."""
 
     gate: Gate
-    names: Mapping[bytes, str]
+    names: dict[bytes, str]
 
     def name_of(self, query: Any) -> str:
         """Give a statement's name in `queries.sql`, or its first word."""
@@ -98,10 +98,14 @@ class GatedStore(PostgresStore):
             self.url, autocommit=True, row_factory=tuple_row, cursor_factory=GatedCursor, **self._options
         )
         connection.gate = self.gate
-        connection.names = {sql.encode(): name for name, sql in self.queries.items()}
-        connection.names |= {alone(self.queries[name]).encode(): name for name in ALONE}
+        connection.names = {}
         self.lent = connection
         return connection
+
+    def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
+        text, _ = call(self.queries[query.name], query, None)
+        cursor.connection.names[text] = query.name  # type: ignore[attr-defined]
+        return super().execute(cursor, query)
 
     def in_transaction(self) -> bool:
         """Tell whether it may hold locks beyond the statement that it ran last."""

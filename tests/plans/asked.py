@@ -87,6 +87,9 @@ def everything_asked(store: Session) -> Iterator[Asked]:
     listening.heard.clear()
     live_alone(engine)
     yield from distinct(listening.heard, "one")
+    listening.heard.clear()
+    live_apart(engine)
+    yield from distinct(listening.heard, "nothing in common")
     for name, asked in LISTS.items():
         listening.heard.clear()
         engine.list(**asked)
@@ -107,6 +110,17 @@ def live_alone(engine: Engine) -> None:
         engine.start(claim)
         engine.heartbeat(claim)
         engine.complete(claim)
+
+
+def live_apart(engine: Engine) -> None:
+    """Say what is said in another way about jobs that have nothing in common."""
+    for key in (None, "apart"):
+        new = [NewJob("work", queue="apart", key=key and f"{key} {n}", tenant=f"tenant-{n}") for n in range(4)]
+        engine.enqueue_many(new)
+        claims = [engine.claim(f"worker-{n}", queues=["apart"])[0] for n in range(4)]
+        engine.start_many(claims)
+        engine.heartbeat_many(claims)
+        engine.complete_many((claim, "done") for claim in claims)
 
 
 def live(engine: Engine, word: str, batch: int) -> None:

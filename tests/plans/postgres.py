@@ -13,7 +13,7 @@ from tests.plans.loading import Copies, Part, load, make_templates
 
 from leftfold import Engine
 from leftfold.store.postgres.driver import PostgresStore
-from leftfold.store.postgres.wire import arguments, quoted, statement
+from leftfold.store.postgres.wire import call, quoted
 from leftfold.store.query import Query
 
 #: Whether the server makes a plan for the values that are asked with, or one for any; `auto` decides after five.
@@ -78,8 +78,7 @@ class Tables:
         with self.connection.cursor() as cursor:
             cursor.execute(f"SET plan_cache_mode = {mode}".encode())
             sent = PostgresQuery(Transformer(cursor))
-            given = arguments(query, None)
-            text = statement(self.store.queries[query.name], query)
+            text, given = call(self.store.queries[query.name], query, None)
             sent.convert(text, given)
             named = re.findall(r"%\((\w+)\)s", text.decode())
             values = SQL(", ").join(Literal(given[name]) for name in dict.fromkeys(named))

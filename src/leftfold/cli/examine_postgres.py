@@ -12,7 +12,7 @@ from leftfold.cli.checks import Check, Verdict, bad, ok, warn
 from leftfold.cli.store import Place
 from leftfold.core.errors import LeftfoldError
 from leftfold.store.postgres.driver import PostgresStore
-from leftfold.store.postgres.wire import OLDEST, arguments, connect_options, quoted, translated
+from leftfold.store.postgres.wire import OLDEST, call, connect_options, quoted, translated
 
 #: Check → its setting, the values that will do, the verdict on any other, and what to do then.
 _SETTINGS: Final = {
@@ -61,7 +61,7 @@ def examine(place: Place) -> Iterator[Check]:
         yield from checks.each((_server, _encoding, _recovery), opened, psycopg.Error)
         for name in _SETTINGS:
             yield _setting(name, opened)
-        found = checks.schema(store.migrations, store.applied(connection))
+        found = checks.schema(store.migrations, store.applied(connection.cursor()))
         yield found
         if found.verdict is Verdict.OK:
             yield from checks.each((_logged, _frozen, _restored, _clock, _index, _counters), opened, psycopg.Error)
@@ -168,11 +168,11 @@ def _index(opened: Opened) -> Check:
 
 def _plan(opened: Opened, *, scan: bool) -> str:
     query = checks.claim_query()
-    sql = f"EXPLAIN {opened.store.queries[query.name]}"
+    sql, given = call(f"EXPLAIN {opened.store.queries[query.name]}", query, None)
     with opened.connection.transaction(force_rollback=True), opened.connection.cursor() as cursor:
         if not scan:
             cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(sql.encode(), arguments(query, None), prepare=False)
+        cursor.execute(sql, given, prepare=False)
         return "\n".join(line for (line,) in cursor.fetchall())
 
 

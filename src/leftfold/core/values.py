@@ -34,9 +34,12 @@ class Spec(Frozen):
             _check_lane(self.kind, self.queue, self.tenant, self.priority)
         except TypeError:  # there is a list among them, perhaps, which no cache takes
             _check_lane.__wrapped__(self.kind, self.queue, self.tenant, self.priority)
-        limits.key("key", self.key)
-        limits.key("correlation_id", self.correlation_id)
-        limits.key("cause", self.cause)
+        if self.key is not None:
+            limits.key("key", self.key)
+        if self.correlation_id is not None:
+            limits.key("correlation_id", self.correlation_id)
+        if self.cause is not None:
+            limits.key("cause", self.cause)
         check_payload("payload", self.payload)
 
 

@@ -11,7 +11,6 @@ from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.engine.running import Running
 from leftfold.store import creating
 from leftfold.store.creating import OnConflict
-from leftfold.store.query import Operation
 from leftfold.store.replies import Receipt
 from leftfold.store.requests import Request, hash_of
 from leftfold.times import Moment, split
@@ -110,8 +109,7 @@ class Making(Running):
         if first.request_id is not None:
             asked = [c.fingerprint(command) for command in commands]
             request = Request(first.spec.tenant, first.request_id, hash_of(asked, on_conflict))
-        apart = creating.may_commit_apart(commands, request)
-        operation = Operation(lambda: creating.create(commands, on_conflict, request, self._forbidden), apart=apart)
+        operation = creating.create(commands, on_conflict, request, self._forbidden)
         if within is not None:
             return self.store.run_within(within, operation)  # who looks for jobs finds it; it is not there yet
         receipts = self._write(operation)

@@ -13,7 +13,7 @@ from leftfold.core import events as e
 from leftfold.core.decide import Forbidden
 from leftfold.core.errors import CorruptLogError, DialectRefusedError, LeftfoldError, QueuePausedError
 from leftfold.core.lifecycle import CLAIMABLE, TARGETS, Edge, Who
-from leftfold.core.record import FORMAT, decode, said
+from leftfold.core.record import decode, said
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.ops import Ask, carry_out
 from leftfold.store.query import Arguments, Columns, Query, Steps, ids
@@ -126,7 +126,6 @@ def _claim(
         "lease": command.lease,
         "request_id": command.request_id,
         "request_hash": request_hash,
-        "format": FORMAT,
         "said": said(e.Claimed.wire, command.by.who.value, command.by.name, command.request_id, request_hash),
         "start": start,
         "said_started": said(e.Started.wire, Who.OWNER.value, command.by.name),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final, Literal, TypeGuard
 
 import msgspec
 
@@ -11,11 +11,11 @@ from leftfold.core import events as e
 from leftfold.core.decide import Applied, Forbidden, apply
 from leftfold.core.errors import KeyTakenError, LeftfoldError, RevisionConflictError
 from leftfold.core.lifecycle import TARGETS, Edge, State, Who
-from leftfold.core.record import FORMAT, GENESIS, encode, said
+from leftfold.core.record import GENESIS, encode, said
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.core.values import Spec
 from leftfold.store.ops import EVENT_COLUMNS, Ask, carry_out, check_there, event_rows, head_of, receipt_of
-from leftfold.store.query import Again, Arguments, Query, Steps, Value
+from leftfold.store.query import Again, Operation, Query, Steps, Value
 from leftfold.store.replies import Receipt
 from leftfold.store.requests import Request, once
 from leftfold.store.rows import COLUMNS, row_of
@@ -34,14 +34,14 @@ _PREFIX: Final = len('{"due":0,')
 
 def create(
     commands: Sequence[Creation], on_conflict: OnConflict, request: Request | None, forbidden: Forbidden
-) -> Steps[list[Receipt | None]]:
+) -> Operation[list[Receipt | None]]:
     """Make jobs, or find those that hold their keys. Answers in the order of the commands; all by one actor."""
-    plain = _plain(commands)
-    if request is None and len(plain) == len(commands) and _is_quick(commands, forbidden):
-        yield _enqueue_query("enqueue", plain)
-        return [_made(command.job_id) for command in plain]
-    return (
-        yield from once(
+    if request is None and _is_quick(commands, forbidden):
+        free = [command for command in commands if _is_plain(command) and command.spec.key is None]
+        if len(free) == len(commands):  # nothing can stand in their way, and one statement is all there is to it
+            return Operation(lambda: _enqueue_free(free), apart=True)
+    return Operation(
+        lambda: once(
             request,
             lambda: _create(commands, on_conflict, forbidden),
             lambda receipts: receipts,
@@ -55,20 +55,12 @@ def _remembered(response: bytes) -> Steps[list[Receipt | None]]:
     return msgspec.json.decode(response, type=list[Receipt | None])
 
 
-def may_commit_apart(commands: Sequence[Creation], request: Request | None) -> bool:
-    """Tell whether one statement is all there is to it."""
-    return request is None and len(_plain(commands)) == len(commands)
+def _enqueue_free(commands: Sequence[c.Enqueue]) -> Steps[list[Receipt | None]]:
+    yield _enqueue_query("enqueue", commands)
+    return [_made(command.job_id) for command in commands]
 
 
-def _plain(commands: Sequence[Creation]) -> list[c.Enqueue]:
-    """Give those in whose way nothing can stand."""
-    return [
-        command for command in commands
-        if isinstance(command, c.Enqueue) and not command.after and command.spec.key is None
-    ]  # fmt: skip
-
-
-def _is_plain(command: c.Creation) -> bool:
+def _is_plain(command: Creation) -> TypeGuard[c.Enqueue]:
     return isinstance(command, c.Enqueue) and not command.after
 
 
@@ -105,7 +97,7 @@ def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Fo
 def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
     """Give the receipts of those that could be made."""
     quick = _is_quick(commands, forbidden)
-    plain = [command for command in commands if isinstance(command, c.Enqueue) and not command.after] if quick else []
+    plain = [command for command in commands if _is_plain(command)] if quick else []
     receipts = (yield from _enqueue(plain)) if plain else {}
     if len(plain) < len(commands):
         others = [command for command in commands if not (quick and _is_plain(command))]
@@ -136,11 +128,16 @@ def _made(job_id: str) -> Receipt:
 
 
 def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:
-    first = commands[0]
-    arguments: Arguments = {
-        "actor": first.by.name, "request_id": first.request_id, "format": FORMAT, "genesis": GENESIS
-    }  # fmt: skip
-    return Query(name, arguments, _ENQUEUE_COLUMNS, [_enqueue_row(command) for command in commands])
+    by, request_id = commands[0].by, commands[0].request_id
+    rows: list[Sequence[Value]] = []
+    words = said(e.Enqueued.wire, by.who.value, by.name)
+    request_hash = None
+    for command in commands:
+        if request_id is not None:
+            request_hash = c.fingerprint(command)
+            words = said(e.Enqueued.wire, by.who.value, by.name, request_id, request_hash)
+        rows.append((*_enqueue_row(command), request_hash, words))
+    return Query(name, {"actor": by.name, "request_id": request_id}, _ENQUEUE_COLUMNS, rows)
 
 
 _ENQUEUE_COLUMNS: Final = (
@@ -153,16 +150,11 @@ def _enqueue_row(command: c.Enqueue) -> Sequence[Value]:
     spec = command.spec
     # The store says in front of it when the job is due, if that is later than its clock says.
     rest = encode(e.Enqueued(due=0, policy=command.policy, spec=spec))[_PREFIX:]
-    request_hash = None if command.request_id is None else c.fingerprint(command)
+    lease = None if command.policy.lease == DEFAULT_POLICY.lease else command.policy.lease
     return (
         command.job_id, spec.tenant, spec.kind, spec.queue, spec.priority, spec.key, spec.correlation_id,
-        command.due, command.delay, _lease_of(command), rest, request_hash,
-        said(e.Enqueued.wire, command.by.who.value, command.by.name, command.request_id, request_hash),
+        command.due, command.delay, lease, rest,
     )  # fmt: skip
-
-
-def _lease_of(command: c.Enqueue) -> int | None:
-    return None if command.policy.lease == DEFAULT_POLICY.lease else command.policy.lease
 
 
 def _decide_and_insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:

@@ -35,10 +35,9 @@ class Ids:
         with self._lock:
             first = max(self._clock() // 1000 << _COUNTER_BITS, self._last + 1)
             self._last = first + count - 1
-        digits = [f"{moment:015x}" for moment in range(first, first + count)]  # 12 of milliseconds, 3 of the counter
-        spread = [noise[place : place + _RANDOM_DIGITS] for place in range(0, count * _RANDOM_DIGITS, _RANDOM_DIGITS)]
-        mark = self._mark
-        return [
-            f"{text[:8]}-{text[8:12]}-7{text[12:]}-{mark}{random[0]}-{random[1:]}"
-            for text, random in zip(digits, spread, strict=True)
-        ]
+        made = []
+        for place in range(count):
+            text = f"{first + place:015x}"  # 12 digits of milliseconds, 3 of the counter
+            random = noise[place * _RANDOM_DIGITS : (place + 1) * _RANDOM_DIGITS]
+            made.append(f"{text[:8]}-{text[8:12]}-7{text[12:]}-{self._mark}{random[0]}-{random[1:]}")
+        return made

@@ -22,7 +22,7 @@ from leftfold.core.errors import (
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, LEASED, SHAPE, TABLE, Edge, State, Who
 from leftfold.core.limits import EVENTS_PER_JOB_MAX
-from leftfold.core.record import FORMAT, Record, encode, link, said, seal
+from leftfold.core.record import Record, encode, link, said, seal
 from leftfold.store.query import Query, Steps, Value, ids
 from leftfold.store.replies import Receipt
 from leftfold.store.rows import COLUMNS, USUALLY, Log, read_logs, row_of
@@ -193,7 +193,6 @@ def _quick_query(asks: Sequence[Ask], forbidden: Forbidden) -> Query:
         "has_result": SHAPE[target].result,
         "ended": target in ENDED,
         "events_max": EVENTS_PER_JOB_MAX,
-        "format": FORMAT,
         "who": None if rule else Who.OWNER.value,
     }
     return Query("own", arguments, _OWN_COLUMNS, [_own_row(ask) for ask in asks])

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from leftfold.core import events as e
 from leftfold.core.lifecycle import TARGETS
-from leftfold.core.record import SEAL_BYTES
+from leftfold.core.record import FORMAT, GENESIS, SEAL_BYTES
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.store.rows import COLUMNS, SUMMARY
 
@@ -88,6 +88,8 @@ NAMES: Final[Mapping[str, str]] = {
     "enqueued": f"'{TARGETS[e.Enqueued]}'",
     "claimed": f"'{TARGETS[e.Claimed]}'",
     "started": f"'{TARGETS[e.Started]}'",
+    "format": str(FORMAT),
+    "genesis": GENESIS.hex(),
     "seal_bytes": str(SEAL_BYTES),
     "usual_lease": str(DEFAULT_POLICY.lease),
     "columns": ", ".join(COLUMNS),

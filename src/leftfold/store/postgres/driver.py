@@ -20,7 +20,7 @@ from leftfold.store.patience import pauses
 from leftfold.store.postgres.bell import Listener, Ringer
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
-    arguments,
+    call,
     check_server,
     connect_options,
     gives_way,
@@ -29,7 +29,6 @@ from leftfold.store.postgres.wire import (
     queries,
     quoted,
     raced,
-    statement,
     translated,
 )
 from leftfold.store.postgres.within import IDENTITY, AnyConnection, check_same, check_transaction, place_of
@@ -124,8 +123,8 @@ class PostgresStore(_Base):
     def open(self) -> "PostgresStore":
         """Connect, and refuse a server or a schema that will not do."""
         try:
-            with self._pool.connection() as connection:
-                migrate.check_ready(self.migrations, self.applied(connection))
+            with self._pool.lend() as cursor:
+                migrate.check_ready(self.migrations, self.applied(cursor))
         except psycopg.Error as problem:
             self.close()
             raise translated(problem) from problem
@@ -149,10 +148,10 @@ class PostgresStore(_Base):
         """Close the pool."""
         self._pool.close()
 
-    def applied(self, connection: psycopg.Connection[Columns]) -> list[migrate.Applied]:
+    def applied(self, cursor: psycopg.Cursor[Columns]) -> list[migrate.Applied]:
         """Give the migrations that the schema has."""
-        ((there,),) = connection.execute(*self._there_query()).fetchall()
-        rows = connection.execute(self._applied_query()).fetchall() if there else []
+        ((there,),) = cursor.execute(*self._there_query()).fetchall()
+        rows = cursor.execute(self._applied_query()).fetchall() if there else []
         return [migrate.Applied(*row) for row in rows]
 
     def migrate(self) -> list[migrate.Migration]:
@@ -167,7 +166,7 @@ class PostgresStore(_Base):
                 if not there:
                     connection.execute(f"CREATE SCHEMA {name}")
                 connection.execute(self.bookkeeping())
-                missing = migrate.pending(self.migrations, self.applied(connection))
+                missing = migrate.pending(self.migrations, self.applied(connection.cursor()))
                 for migration in missing:
                     connection.execute(migration.sql.encode())
                     connection.execute(
@@ -185,8 +184,8 @@ class PostgresStore(_Base):
         for attempt in range(_TRIES):
             progress = _Progress(operation)
             try:
-                with self._pool.connection() as connection:
-                    return self._run_once(connection, operation, progress)
+                with self._pool.lend() as cursor:
+                    return self._run_once(cursor, operation, progress)
             except Again:
                 pass
             except psycopg.Error as problem:
@@ -195,8 +194,7 @@ class PostgresStore(_Base):
             time.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
-    def _run_once(self, connection: psycopg.Connection[Columns], operation: Operation[T], progress: "_Progress") -> T:
-        cursor = connection.cursor()
+    def _run_once(self, cursor: psycopg.Cursor[Columns], operation: Operation[T], progress: "_Progress") -> T:
         execute = functools.partial(self.execute, cursor)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
@@ -234,15 +232,15 @@ class PostgresStore(_Base):
 
     def _check_database(self, foreign: psycopg.Connection[Any], cursor: psycopg.Cursor[Columns]) -> None:
         if not self._is_ours(foreign):
-            with self._pool.connection() as connection:
-                ours = connection.execute(IDENTITY).fetchall()
+            with self._pool.lend() as own:
+                ours = own.execute(IDENTITY).fetchall()
             check_same(cursor.execute(IDENTITY).fetchall(), ours)
             self._same.add(foreign)
 
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
-        sql = statement(self.queries[query.name], query)
-        cursor.execute(sql, arguments(query, self._clock and self._clock()), prepare=self._prepare and plan(query))
+        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
+        cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.description is not None else []
 
 
@@ -264,8 +262,8 @@ class AsyncPostgresStore(_Base):
     async def open(self) -> "AsyncPostgresStore":
         """Connect, and refuse a server or a schema that will not do."""
         try:
-            async with self._pool.connection() as connection:
-                migrate.check_ready(self.migrations, await self._applied(connection))
+            async with self._pool.lend() as cursor:
+                migrate.check_ready(self.migrations, await self._applied(cursor))
         except psycopg.Error as problem:
             await self.close()
             raise translated(problem) from problem
@@ -291,9 +289,9 @@ class AsyncPostgresStore(_Base):
         """Close the pool."""
         await self._pool.close()
 
-    async def _applied(self, connection: psycopg.AsyncConnection[Columns]) -> list[migrate.Applied]:
-        ((there,),) = await (await connection.execute(*self._there_query())).fetchall()
-        rows = await (await connection.execute(self._applied_query())).fetchall() if there else []
+    async def _applied(self, cursor: psycopg.AsyncCursor[Columns]) -> list[migrate.Applied]:
+        ((there,),) = await (await cursor.execute(*self._there_query())).fetchall()
+        rows = await (await cursor.execute(self._applied_query())).fetchall() if there else []
         return [migrate.Applied(*row) for row in rows]
 
     async def run(self, operation: Operation[T]) -> T:
@@ -303,8 +301,8 @@ class AsyncPostgresStore(_Base):
         for attempt in range(_TRIES):
             progress = _Progress(operation)
             try:
-                async with self._pool.connection() as connection:
-                    return await self._run_once(connection, operation, progress)
+                async with self._pool.lend() as cursor:
+                    return await self._run_once(cursor, operation, progress)
             except Again:
                 pass
             except psycopg.Error as problem:
@@ -314,9 +312,8 @@ class AsyncPostgresStore(_Base):
         raise StoreUnavailableError(GAVE_WAY)
 
     async def _run_once(
-        self, connection: psycopg.AsyncConnection[Columns], operation: Operation[T], progress: "_Progress"
+        self, cursor: psycopg.AsyncCursor[Columns], operation: Operation[T], progress: "_Progress"
     ) -> T:
-        cursor = connection.cursor()
         execute = functools.partial(self.execute, cursor)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
@@ -359,17 +356,15 @@ class AsyncPostgresStore(_Base):
         self, foreign: psycopg.AsyncConnection[Any], cursor: psycopg.AsyncCursor[Columns]
     ) -> None:
         if not self._is_ours(foreign):
-            async with self._pool.connection() as connection:
-                ours = await (await connection.execute(IDENTITY)).fetchall()
+            async with self._pool.lend() as own:
+                ours = await (await own.execute(IDENTITY)).fetchall()
             check_same(await (await cursor.execute(IDENTITY)).fetchall(), ours)
             self._same.add(foreign)
 
     async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         """Run one query."""
-        sql = statement(self.queries[query.name], query)
-        await cursor.execute(
-            sql, arguments(query, self._clock and self._clock()), prepare=self._prepare and plan(query)
-        )
+        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
+        await cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return await cursor.fetchall() if cursor.description is not None else []
 
 

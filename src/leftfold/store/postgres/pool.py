@@ -1,12 +1,13 @@
 """A few connections, lent one at a time: made when needed, kept while they live, thrown away when anything is odd.
 
+What is lent is the one cursor of a connection: it has learned how to write the values that it writes again and again.
 There is no thread behind it: who asks while the server is down hears so at once, and why.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -17,133 +18,171 @@ from leftfold.store.postgres.wire import check_alive
 from leftfold.store.query import Columns
 
 WAIT_SECONDS: Final = 30.0
+#: A cursor keeps what it read last. One that read more than this is not kept for it.
+_ROWS_KEPT: Final = 100
 
-Connection = psycopg.Connection[Columns]
-AsyncConnection = psycopg.AsyncConnection[Columns]
+Cursor = psycopg.Cursor[Columns]
+AsyncCursor = psycopg.AsyncCursor[Columns]
 
 
 class Pool:
     """For threads."""
 
-    def __init__(self, connect: Callable[[], Connection], size: int) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection[Columns]], size: int) -> None:
         self._connect = connect
         self._free: SimpleQueue[None] = SimpleQueue()  # one item for each connection that may be lent: written in C
         for _ in range(size):
             self._free.put(None)
-        self._idle: deque[Connection] = deque()
+        self._idle: deque[Cursor] = deque()
         self._closed = False
 
-    @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def lend(self) -> "_Loan":
         """Lend a connection, and take it back if it can still be used: outside of any transaction."""
+        return _Loan(self)
+
+    def take(self) -> Cursor:
+        """Give one that is idle, or a new one."""
         try:
             self._free.get(timeout=WAIT_SECONDS)
         except Empty:
             raise StoreUnavailableError(_EXHAUSTED) from None
         try:
-            connection = self._take()
-            try:
-                yield connection
-            except Exception:
+            return self._take()
+        except BaseException:
+            self._free.put(None)
+            raise
+
+    def put_back(self, cursor: Cursor, problem: BaseException | None) -> None:
+        """Take one back, after a `problem` perhaps."""
+        try:
+            if isinstance(problem, Exception):
                 with suppress(psycopg.Error):  # of a connection that is gone, which then is closed
-                    connection.rollback()
-                raise
-            except BaseException:
-                connection.close()  # interrupted in the middle of a statement, perhaps
-                raise
-            finally:
-                self._put_back(connection)
+                    cursor.connection.rollback()
+            elif problem is not None:
+                cursor.connection.close()  # interrupted in the middle of a statement, perhaps
+            if not cursor.connection.closed:
+                self._idle.append(cursor if cursor.rowcount <= _ROWS_KEPT else cursor.connection.cursor())
+            if self._closed:  # meanwhile, perhaps behind the last look of `close`
+                self.close()
         finally:
             self._free.put(None)
 
-    def _put_back(self, connection: Connection) -> None:
-        if not connection.closed:
-            self._idle.append(connection)
-        if self._closed:  # meanwhile, perhaps behind the last look of `close`
-            self.close()
-
-    def _take(self) -> Connection:
+    def _take(self) -> Cursor:
         if self._closed:
             raise StoreError(_CLOSED)
         while self._idle:
-            connection = self._idle.pop()
-            if _is_alive(connection):
-                return connection
-            connection.close()
-        return self._connect()
+            cursor = self._idle.pop()
+            if _is_alive(cursor):
+                return cursor
+            cursor.connection.close()
+        return self._connect().cursor()
 
     def close(self) -> None:
         """Close what is idle, and lend nothing more."""
         self._closed = True
         with suppress(IndexError):  # two may close at once
             while True:
-                self._idle.pop().close()
+                self._idle.pop().connection.close()
+
+
+class _Loan:
+    """A connection while it is lent."""
+
+    __slots__ = ("_cursor", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> Cursor:
+        self._cursor = self._pool.take()
+        return self._cursor
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        self._pool.put_back(self._cursor, problem)
 
 
 class AsyncPool:
     """The same for tasks of one event loop."""
 
-    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection]], size: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Columns]]], size: int) -> None:
         self._connect = connect
         self._free = asyncio.BoundedSemaphore(size)
-        self._idle: deque[AsyncConnection] = deque()
+        self._idle: deque[AsyncCursor] = deque()
         self._closed = False
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection]:
+    def lend(self) -> "_AsyncLoan":
         """Lend a connection, and take it back if it can still be used: outside of any transaction."""
+        return _AsyncLoan(self)
+
+    async def take(self) -> AsyncCursor:
+        """Give one that is idle, or a new one."""
         try:
             async with asyncio.timeout(WAIT_SECONDS):  # wait_for may swallow a cancellation
                 await self._free.acquire()
         except TimeoutError:
             raise StoreUnavailableError(_EXHAUSTED) from None
         try:
-            connection = await self._take()
-            try:
-                yield connection
-            except Exception:
+            return await self._take()
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def put_back(self, cursor: AsyncCursor, problem: BaseException | None) -> None:
+        """Take one back, after a `problem` perhaps."""
+        try:
+            if isinstance(problem, Exception):
                 with suppress(psycopg.Error):  # of a connection that is gone, which then is closed
-                    await connection.rollback()
-                raise
-            except BaseException:
-                await connection.close()  # cancelled in the middle of a statement, perhaps
-                raise
-            finally:
-                await self._put_back(connection)
+                    await cursor.connection.rollback()
+            elif problem is not None:
+                await cursor.connection.close()  # cancelled in the middle of a statement, perhaps
+            if not cursor.connection.closed:
+                self._idle.append(cursor if cursor.rowcount <= _ROWS_KEPT else cursor.connection.cursor())
+            if self._closed:  # meanwhile, perhaps behind the last look of `close`
+                await self.close()
         finally:
             self._free.release()
 
-    async def _put_back(self, connection: AsyncConnection) -> None:
-        if not connection.closed:
-            self._idle.append(connection)
-        if self._closed:  # meanwhile, perhaps behind the last look of `close`
-            await self.close()
-
-    async def _take(self) -> AsyncConnection:
+    async def _take(self) -> AsyncCursor:
         if self._closed:
             raise StoreError(_CLOSED)
         while self._idle:
-            connection = self._idle.pop()
-            if _is_alive(connection):
-                return connection
-            await connection.close()
-        return await self._connect()
+            cursor = self._idle.pop()
+            if _is_alive(cursor):
+                return cursor
+            await cursor.connection.close()
+        return (await self._connect()).cursor()
 
     async def close(self) -> None:
         """Close what is idle, and lend nothing more."""
         self._closed = True
         while self._idle:
-            connection = self._idle.pop()
-            await connection.close()
+            cursor = self._idle.pop()
+            await cursor.connection.close()
+
+
+class _AsyncLoan:
+    """A connection while it is lent."""
+
+    __slots__ = ("_cursor", "_pool")
+
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> AsyncCursor:
+        self._cursor = await self._pool.take()
+        return self._cursor
+
+    async def __aexit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        await self._pool.put_back(self._cursor, problem)
 
 
 _CLOSED: Final = "this engine is closed: open it anew"
 _EXHAUSTED: Final = f"no connection to PostgreSQL came free within {WAIT_SECONDS:.0f} s: is pool_size too small?"
 
 
-def _is_alive(connection: Connection | AsyncConnection) -> bool:
+def _is_alive(cursor: Cursor | AsyncCursor) -> bool:
     try:
-        check_alive(connection)
+        check_alive(cursor.connection)
     except psycopg.Error:
         return False
     return True

@@ -9,7 +9,7 @@
 -- part: asked
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(:genesis::bytea, t.id_text, '1', t.at_text, t.said, t.data) AS hash
+    SELECT t.*, {schema}.link('\x{genesis}'::bytea, t.id_text, '1', t.at_text, t.said, t.data) AS hash
     FROM (
         SELECT a.*, a.id::text AS id_text, a.at::text AS at_text,
                CASE WHEN a.from_then > a.at THEN '{"due":' || a.from_then || ',' || a.rest ELSE '{' || a.rest END AS data
@@ -33,7 +33,7 @@ INSERT INTO {schema}.jobs (id, created_at, updated_at, due, lease, version, rene
 
 -- part: appended
 INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT s.at, s.id, 1, :format, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data,
+    SELECT s.at, s.id, 1, {format}, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data,
            substr(s.hash, 1, {seal_bytes})
     FROM sealed s
 
@@ -113,11 +113,11 @@ moved AS (
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT at, id, next, :format, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
+    SELECT at, id, next, {format}, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
            substr(claimed, 1, {seal_bytes})
     FROM moved
     UNION ALL
-    SELECT at, id, version, :format, 'started', :owner, '', '', '{}', substr(hash, 1, {seal_bytes}) FROM moved WHERE :start
+    SELECT at, id, version, {format}, 'started', :owner, '', '', '{}', substr(hash, 1, {seal_bytes}) FROM moved WHERE :start
 ),
 counted AS (
     INSERT INTO {schema}.counts
@@ -254,7 +254,7 @@ moved AS (
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, seal)
-    SELECT at, id, version, :format, event, coalesce(:who, ''), actor, data, substr(hash, 1, {seal_bytes}) FROM moved
+    SELECT at, id, version, {format}, event, coalesce(:who, ''), actor, data, substr(hash, 1, {seal_bytes}) FROM moved
 ),
 counted AS (
     INSERT INTO {schema}.counts

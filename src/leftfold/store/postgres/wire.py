@@ -5,7 +5,7 @@ Batches go as array literals, made by joining texts: as fast as the fastest driv
 
 import re
 import select
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -70,9 +70,13 @@ def queries(schema: str) -> Mapping[str, str]:
 def array(values: Iterable[Any]) -> str:
     """Give values as PostgreSQL writes an array. In most columns of a batch, all are the same."""
     given = tuple(values)
-    if len(given) > 1 and given.count(given[0]) == len(given):
+    if len(given) > 1 and _are_alike(given):
         return "{" + ",".join([_item(given[0])] * len(given)) + "}"
     return "{" + ",".join(map(_item, given)) + "}"
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def _item(value: Any) -> str:
@@ -89,58 +93,71 @@ def _item(value: Any) -> str:
             return str(value)
 
 
-def arguments(query: Query, now: int | None) -> Mapping[str, Any]:
-    """Give a query's arguments; a batch becomes an array per column."""
-    given: dict[str, Any] = {"now": now}
-    for name, value in query.arguments.items():
-        given[name] = array(value) if isinstance(value, list | tuple) else value
-    if _is_alone(query):
-        # As texts: a statement with numbers of another size would be another one to psycopg.
-        row = (value if isinstance(value, str | bytes | None) else str(value) for value in query.rows[0])
-        given.update(zip(query.columns, row, strict=True))
-        return given
-    columns = zip(*query.rows, strict=True) if query.rows else [()] * len(query.columns)
-    given.update(zip(query.columns, map(array, columns), strict=True))
-    return given
-
-
-#: Queries with a form of their own for one row, which then comes value by value: nothing to be taken apart again.
-ALONE: Final = frozenset({"enqueue", "enqueue_keyed", "own", "renew"})
-_UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) (\([\w, ]+\))")
-
-
-def _is_alone(query: Query) -> bool:
-    return len(query.rows) == 1 and query.name in ALONE
-
-
-@lru_cache(maxsize=256)
-def alone(sql: str) -> str:
-    """Give the form of a query for one row."""
-
-    def one(match: re.Match[str]) -> str:
-        items = match[1].replace("[]", "")
-        return f"(SELECT {items}) AS {match[2]} {match[3]}"
-
-    text, found = _UNNEST.subn(one, sql)
-    if found != 1:
-        raise ValueError("a query for one row has one batch")
-    return text
-
-
-_OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)
-
-
+#: Queries whose batches differ in these columns alone, as a rule: what is alike then goes once, and of a batch of one
+#: everything does.
+_VARYING: Final[Mapping[str, frozenset[str]]] = {
+    "enqueue": frozenset({"id", "rest"}),
+    "enqueue_keyed": frozenset({"id", "key", "rest"}),
+    "own": frozenset({"id", "data"}),
+    "renew": frozenset({"id"}),
+}
+_ONCE: Final[frozenset[str]] = frozenset()
 #: The same object each time: psycopg knows its statements by their hash.
 _encoded: Final = lru_cache(maxsize=256)(str.encode)
 
 
-def statement(sql: str, query: Query) -> bytes:
-    """Give the text to be sent. A list has only the conditions that are asked: no plan could fit all of them."""
-    if _is_alone(query):
-        return _encoded(alone(sql))
-    if query.name in _NARROWED:
-        sql = _OPTIONAL.sub(lambda match: "" if query.arguments[match[1]] is None else f"  AND ({match[2]})", sql)
-    return _encoded(sql)
+def call(sql: str, query: Query, now: int | None) -> tuple[bytes, Mapping[str, Any]]:
+    """Give the text to be sent, and its arguments: what a batch has in common once, and the rest as arrays."""
+    given: dict[str, Any] = {"now": now}
+    for name, value in query.arguments.items():
+        given[name] = array(value) if isinstance(value, list | tuple) else value
+    varying = _VARYING.get(query.name)
+    if varying is not None and len(query.rows) == 1:
+        given.update(zip(query.columns, map(_scalar, query.rows[0]), strict=True))
+        return _with_once(sql, _ONCE), given
+    columns = list(zip(*query.rows, strict=True)) or [()] * len(query.columns)
+    if varying is not None and _differ_in(varying, query.columns, columns):
+        for name, values in zip(query.columns, columns, strict=True):
+            given[name] = array(values) if name in varying else _scalar(values[0])
+        return _with_once(sql, varying), given
+    given.update(zip(query.columns, map(array, columns), strict=True))
+    if query.name in _NARROWED:  # it has only the conditions that are asked: no plan could fit all of them
+        sql = _OPTIONAL.sub(lambda match: "" if given[match[1]] is None else f"  AND ({match[2]})", sql)
+    return _encoded(sql), given
+
+
+def _differ_in(varying: frozenset[str], names: Sequence[str], columns: Sequence[Sequence[Any]]) -> bool:
+    """Tell whether the rows of a batch differ in these columns alone."""
+    return all(name in varying or (values and _are_alike(values)) for name, values in zip(names, columns, strict=True))
+
+
+def _scalar(value: Any) -> Any:
+    """Give a value as a text: a statement with numbers of another size would be another one to psycopg."""
+    return value if isinstance(value, str | bytes | None) else str(value)
+
+
+_UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) (\([\w, ]+\))")
+
+
+@lru_cache(maxsize=256)
+def _with_once(sql: str, varying: frozenset[str]) -> bytes:
+    """Give the form of a query for a batch whose other columns are alike."""
+
+    def parted(match: re.Match[str]) -> str:
+        items = re.findall(r"%\((\w+)\)s::(\w+)\[\]", match[1])
+        values = ", ".join(f"v.{name}" if name in varying else f"%({name})s::{type_}" for name, type_ in items)
+        arrays = ", ".join(f"%({name})s::{type_}[]" for name, type_ in items if name in varying)
+        names = ", ".join(name for name, _ in items if name in varying)
+        source = f" FROM unnest({arrays}) AS v ({names})" if names else ""
+        return f"(SELECT {values}{source}) AS {match[2]} {match[3]}"
+
+    text, found = _UNNEST.subn(parted, sql)
+    if found != 1:
+        raise ValueError("such a query has one batch")
+    return text.encode()
+
+
+_OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)
 
 
 def plan(query: Query) -> bool | None:

@@ -4,20 +4,21 @@
 -- that count come from the lifecycle's table.
 --
 -- The shape of a write: move the rows, sealing each into its chain, then append the events that they are ahead of
--- their logs by. What a query does not give back, it refused: `decide` says why.
+-- their logs by. What a query does not give back, it refused: `decide` says why. Names are written when they are missed:
+-- such a statement runs only if one behind it found no number for a name, which then is run again.
 
 -- part: made
-INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                            state, priority, head, tenant, kind, queue, key, correlation_id)
 SELECT id, :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority,
-       leftfold_link(:genesis, id, 1, :now, said, iif(from_then > :now, '{"due":' || from_then || ',', '{') || rest),
+       leftfold_link(x'{genesis}', id, 1, :now, said, iif(from_then > :now, '{"due":' || from_then || ',', '{') || rest),
        tenant, kind, queue, key, correlation_id
 FROM (SELECT *, max(coalesce(due, :now + delay, :now), :now) AS from_then FROM batch)
 
 -- part: appended
+INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
-SELECT j.n, 1, j.created_at, :format, (SELECT n FROM leftfold_names WHERE name = 'enqueued'),
+SELECT j.n, 1, j.created_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'enqueued'),
        (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, b.request_hash,
        iif(j.due > j.created_at, '{"due":' || j.due || ',', '{') || b.rest, substr(j.head, 1, {seal_bytes})
 FROM batch b JOIN leftfold_jobs j ON j.id = b.id
@@ -26,6 +27,18 @@ FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 -- Nothing can stand in the way of jobs without keys.
 {made};
 {appended};
+
+-- name: enqueue_alone
+-- One of them. The driver has worked out the rest: it costs no call back from here.
+INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
+                           state, priority, head, tenant, kind, queue, key, correlation_id)
+VALUES (:id, :now, :now, :from_then, :lease, 1, 0, 0, 0, 1,
+        {enqueued}, :priority, :head, :tenant, :kind, :queue, :key, :correlation_id);
+INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
+VALUES ((SELECT n FROM leftfold_jobs WHERE id = :id), 1, :now, {format},
+        (SELECT n FROM leftfold_names WHERE name = 'enqueued'), (SELECT n FROM leftfold_names WHERE name = :actor),
+        :request_id, :request_hash, :data, substr(:head, 1, {seal_bytes}));
 
 -- name: enqueue_keyed
 -- A job whose key is taken by a live one is not given back.
@@ -64,7 +77,6 @@ lanes (queue, priority) AS (
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
 -- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due.
 DELETE FROM temp.picked;
-INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
 WITH RECURSIVE
 {lanes}
 INSERT INTO temp.picked (n)
@@ -84,17 +96,18 @@ SET state = {claimed}, version = version + 1, updated_at = max(:now, updated_at)
                 || iif(coalesce(:lease, lease, {usual_lease}) <> {usual_lease}, ',"lease":' || coalesce(:lease, lease), '') || '}'),
     owner = :owner, token = :token, until = max(:now, updated_at) + coalesce(:lease, lease, {usual_lease}), due = NULL, error = NULL
 WHERE n IN (SELECT n FROM temp.picked);
+INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
-SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = 'claimed'), (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash,
+SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'claimed'), (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash,
        '{"token":"' || :token || '"'
        || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, {seal_bytes})
 FROM temp.picked JOIN leftfold_jobs j USING (n);
 UPDATE leftfold_jobs
 SET state = {started}, version = version + 1, head = leftfold_link(head, id, version + 1, updated_at, :said_started, '{}')
 WHERE :start AND n IN (SELECT n FROM temp.picked);
-INSERT INTO leftfold_names (name) SELECT 'started' WHERE :start ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_names (name) VALUES ('started') ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, data, seal)
-SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = 'started'),
+SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'started'),
        (SELECT n FROM leftfold_names WHERE name = :owner), '{}', substr(j.head, 1, {seal_bytes})
 FROM temp.picked JOIN leftfold_jobs j USING (n) WHERE :start;
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
@@ -137,7 +150,7 @@ WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold
 RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
 INSERT INTO leftfold_names (name) SELECT event FROM batch UNION SELECT actor FROM batch WHERE true ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, who, actor, data, seal)
-SELECT j.n, j.version, j.updated_at, :format, (SELECT n FROM leftfold_names WHERE name = b.event), :who,
+SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = b.event), :who,
        (SELECT n FROM leftfold_names WHERE name = b.actor), b.data, substr(j.head, 1, {seal_bytes})
 FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version);

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leftfold.core.record import covered
+from leftfold.core.record import GENESIS, covered
 from leftfold.store.query import NAMES, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
@@ -20,7 +20,7 @@ from leftfold.store.sqlite.library import sqlite
 #: there costs less than to make a file longer.
 LOG_LIMIT: Final = "journal_size_limit = 4194304"
 
-_IDS: Final = frozenset({"id", "job_id"})
+_IDS: Final = ("id", "job_id")
 #: How the columns of a batch come out of JSON, which has no bytes.
 _OF_TEXT: Final = {**dict.fromkeys(_IDS, "leftfold_id"), **dict.fromkeys(("head", "seal"), "leftfold_from_hex")}
 _NAMES: Final = {**NAMES, "changes": ", ".join(f"{column} = b.{column}" for column in COLUMNS)}
@@ -42,16 +42,28 @@ class Statement(NamedTuple):
     sql: str
     has_batch: bool
     is_narrowed: bool  # without the conditions that nobody asks for
+    names: "Statement | None" = None  # what to run if it finds no number for a name
 
     @classmethod
-    def of(cls, sql: str) -> "Statement":
+    def of(cls, sql: str, names: "Statement | None" = None) -> "Statement":
         """Look at a statement."""
-        return cls(sql, re.search(r"\bFROM batch\b", sql) is not None, "IS NULL OR" in sql)
+        return cls(sql, re.search(r"\bFROM batch\b", sql) is not None, "IS NULL OR" in sql, names)
 
 
-QUERIES: Final = {
-    name: [Statement.of(sql) for sql in statements(script)] for name, script in load_queries("sqlite", _NAMES).items()
-}
+def parsed(script: str) -> list[Statement]:
+    """Give the statements of a query, each with the one before it that writes names, if there is one."""
+    found: list[Statement] = []
+    names = None
+    for sql in statements(script):
+        if sql.startswith("INSERT INTO leftfold_names"):
+            names = Statement.of(sql)
+        else:
+            found.append(Statement.of(sql, names))
+            names = None
+    return found
+
+
+QUERIES: Final = {name: parsed(script) for name, script in load_queries("sqlite", _NAMES).items()}
 
 
 @cache
@@ -125,12 +137,23 @@ def _arguments(query: Query, now: int) -> dict[str, Any]:
         arguments[name] = _json(value) if isinstance(value, list | tuple) else value
     if len(query.rows) == 1:
         arguments.update(zip(query.columns, query.rows[0], strict=True))
-        for column in _IDS.intersection(query.columns):
-            arguments[column] = id_of(arguments[column])
+        for column in _IDS:
+            if column in arguments:
+                arguments[column] = id_of(arguments[column])
+        if query.name == "enqueue":
+            arguments.update(_worked_out(arguments, str(query.rows[0][0]), now))
     elif query.columns:
         rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in query.rows]
         arguments["rows"] = _json(rows)
     return arguments
+
+
+def _worked_out(job: Mapping[str, Any], job_id: str, now: int) -> dict[str, Any]:
+    """Give what the statements for one new job need beside its columns; those for many work it out themselves."""
+    due = now + (job["delay"] or 0) if job["due"] is None else job["due"]
+    data = f'{{"due":{due},{job["rest"]}' if due > now else "{" + job["rest"]
+    head = sha256(GENESIS + covered(job_id, 1, now, job["said"], data)).digest()
+    return {"from_then": max(due, now), "data": data, "head": head}
 
 
 def _text(statement: Statement, query: Query, arguments: Mapping[str, Any]) -> str:
@@ -143,8 +166,15 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
     arguments = _arguments(query, now)
     answer: list[Columns] = []
-    for statement in QUERIES[query.name]:
-        cursor.execute(_text(statement, query, arguments), arguments)
+    alone = query.name == "enqueue" and len(query.rows) == 1
+    for statement in QUERIES["enqueue_alone" if alone else query.name]:
+        try:
+            cursor.execute(_text(statement, query, arguments), arguments)
+        except sqlite.IntegrityError as problem:
+            if statement.names is None or "NOT NULL" not in str(problem):
+                raise
+            cursor.execute(_text(statement.names, query, arguments), arguments)
+            cursor.execute(_text(statement, query, arguments), arguments)
         if cursor.description is not None:
             answer = cursor.fetchall()
     return answer

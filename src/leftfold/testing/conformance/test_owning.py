@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from leftfold import Claim, NewJob, Policy, Receipt
 from leftfold.core import events as e
@@ -35,6 +36,12 @@ def running(scene: Scene, size: int = 4) -> list[Claim]:
     claims = batch(scene, size)
     scene.engine.start_many(claims)
     return claims
+
+
+def claims_apart(scene: Scene) -> list[Claim]:
+    """Claim some jobs, each by an owner of its own."""
+    scene.engine.enqueue_many([NewJob(KIND)] * 4)
+    return [scene.engine.claim(f"worker-{number}")[0] for number in range(4)]
 
 
 class TestStart:
@@ -92,6 +99,38 @@ class TestStartMany:
     def test_a_batch_has_a_bound(self, scene: Scene) -> None:
         with scene.refuses(LimitExceededError):
             scene.engine.start_many([forged(NOBODY)] * 10_001)
+
+
+class TestMixedBatches:
+    """A batch may have nothing in common: owners, tokens and attempts are each job's own."""
+
+    def test_claims_of_several_owners(self, scene: Scene) -> None:
+        claims = claims_apart(scene)
+        assert len({(claim.token, claim.actor.name) for claim in claims}) == 4
+        scene.clock.advance(40)
+        renewed = scene.engine.heartbeat_many(claims)
+        assert [outcome.until for outcome in renewed if isinstance(outcome, Receipt)] == [START + 100 * SECOND] * 4
+        scene.engine.start_many(claims)
+        scene.engine.complete_many((claim, place) for place, claim in enumerate(claims))
+        assert [scene.job(claim.job_id).output for claim in claims] == [0, 1, 2, 3]
+        actors = [scene.last(claim.job_id).actor for claim in claims]
+        assert actors == ["worker-0", "worker-1", "worker-2", "worker-3"]
+
+    def test_claims_of_several_attempts(self, scene: Scene) -> None:
+        first, stale = batch(scene, 2)
+        scene.engine.release(stale)
+        (second,) = scene.engine.claim("worker-1")
+        assert second.attempt == 2
+        outcomes = scene.engine.start_many([first, second, stale])
+        assert [type(outcome) for outcome in outcomes] == [Receipt, Receipt, LeaseConflictError]
+        assert [scene.last(claim.job_id).event for claim in (first, second)] == [e.Started()] * 2
+
+    def test_the_right_token_of_another_job_opens_nothing(self, scene: Scene) -> None:
+        first, second, third, fourth = claims_apart(scene)
+        swapped = [replace(first, token=second.token), replace(second, token=first.token), third, fourth]
+        for call in (scene.engine.heartbeat_many, scene.engine.start_many):
+            outcomes = call(swapped)
+            assert [type(outcome) for outcome in outcomes] == [LeaseConflictError] * 2 + [Receipt] * 2
 
 
 class TestHeartbeat:
