@@ -75,12 +75,18 @@ def fill(side: Bare, jobs: int, batch: int = BATCH) -> None:
         side.enqueue([{"n": number} for number in range(batch)])
 
 
+def claimed(side: Bare, batch: int) -> list[Any]:
+    """Claim a batch, which is there."""
+    claims = side.claim(batch)
+    if len(claims) != batch:
+        raise RuntimeError(f"{len(claims)} of {batch} were claimed")
+    return claims
+
+
 def drain(side: Bare, jobs: int, batch: int = BATCH) -> None:
     """Claim, start and complete so many."""
     for _ in range(jobs // batch):
-        claims = side.claim(batch)
-        if len(claims) != batch:
-            raise RuntimeError(f"{len(claims)} of {batch} were claimed")
+        claims = claimed(side, batch)
         side.start(claims)
         side.complete(claims)
 
@@ -210,41 +216,42 @@ def grow(place: Place, url: str, schema: str, jobs: int) -> None:
         ))  # fmt: skip
         versions = "(SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) v"
         connection.execute(_LOGS.format(**tables, job="job", own="n", name="1", seal="x'00'", versions=versions))
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # else the first claim gives back what all this took
         connection.close()
 
 
-def claims_at(place: Place, jobs: int, backlog: int) -> float:
-    """Give the rate of claims with so many jobs there."""
+def among(place: Place, jobs: int, backlog: int) -> Ours:
+    """Give our side with some jobs to claim, and so many behind them."""
     url, schema = place.fresh()
-    with closing(Ours(leftfold.open(url, schema=schema, actor="client"))) as side:
-        fill(side, jobs)
-        grow(place, url, schema, backlog)
-        return jobs / seconds(lambda: claim_all(side.engine, jobs))
+    side = Ours(leftfold.open(url, schema=schema, actor="client"))
+    fill(side, jobs)
+    grow(place, url, schema, backlog)
+    return side
 
 
-def claim_all(engine: Engine, jobs: int) -> None:
+def take(side: Bare, jobs: int, batch: int = BATCH) -> None:
     """Claim so many."""
-    for _ in range(jobs // BATCH):
-        claims = engine.claim("worker-1", limit=BATCH)
-        if len(claims) != BATCH:
-            raise RuntimeError(f"{len(claims)} of {BATCH} were claimed")
+    for _ in range(jobs // batch):
+        claimed(side, batch)
 
 
 def growth(place: Place, rounds: int, jobs: int, much: int) -> dict[str, float]:
-    """Give what a claim costs among many jobs, against among few: the rates, and the median of their ratios."""
-    pairs = []
+    """Give what a claim costs among many jobs, against among few."""
+    turns = Turns([], [])
     for number in range(rounds):
-        pairs.append((claims_at(place, jobs, much), claims_at(place, jobs, 10_000)))
+        with closing(among(place, jobs, much)) as many, closing(among(place, jobs, 10_000)) as few:
+            take(many, BATCH)  # plans, caches
+            take(few, BATCH)
+            take_turns(turns, many, few, take, jobs=jobs - BATCH, batch=BATCH)
         tell(f"{place.name}: growth, round {number + 1} of {rounds}")
-    return {
-        "ratio": statistics.median(many / few for many, few in pairs),
-        "ours": statistics.median(many for many, _ in pairs),
-        "bare": statistics.median(few for _, few in pairs),
-    }
+    return turns.verdict()
 
 
 def old_snapshot(place: Place, rounds: int, jobs: int) -> dict[str, float]:
-    """Give the rate of a drain while somebody else holds an old snapshot, against that without one."""
+    """Give the rate of a drain while somebody else holds an old snapshot, against that without one.
+
+    Not in turns: it is old for every table of the database.
+    """
     pairs = []
     for number in range(rounds):
         rates = []

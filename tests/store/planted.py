@@ -113,7 +113,7 @@ BUGS: Final = (
               "return self._only(self._write(Operation(lambda: ops.carry_out(asks, self._forbidden), apart=True)))"),),
             CRASHES + "[postgres-cancel]"),
     Planted("a keyed job commits before it has its answer", "store/creating.py",
-            (("    return Operation(\n        lambda: once(", "    return Operation(\n        apart=request is None, steps=lambda: once("),),
+            (("Operation(\n        lambda: once(", "Operation(\n        apart=request is None, steps=lambda: once("),),
             CRASHES + "[postgres-enqueue in place of another]"),
     Planted("a write begins as a read, in a file", "store/sqlite/driver.py",
             (("while nobody else writes.\"\"\"\n        cursor.execute(\"BEGIN IMMEDIATE\")",
