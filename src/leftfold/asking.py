@@ -116,9 +116,13 @@ def check_direct(job_id: str | None, asked: Wanted, *, start: bool) -> None:
         raise ValidationError("a job is claimed by its job_id, or by queues and kinds, not by both")
 
 
-def check_batch(batch: Sequence[object], on_conflict: str = "return", allowed: Sequence[str] = ON_CONFLICT) -> None:
+def check_batch(batch: Sequence[object]) -> None:
     """Refuse a batch that one statement could not carry."""
     limits.most("batch", batch, BATCH_MAX)
+
+
+def check_conflict(on_conflict: str, allowed: Sequence[str] = ON_CONFLICT) -> None:
+    """Refuse what nobody could do about a key that is taken."""
     if on_conflict not in allowed:
         raise ValidationError(f"on_conflict {on_conflict!r} is none of {', '.join(allowed)}")
 

@@ -139,10 +139,13 @@ def test_a_batch_has_an_end() -> None:
     asking.check_batch([0] * 10_000)
     with pytest.raises(LimitExceededError, match="at most 10000"):
         asking.check_batch([0] * 10_001)
+
+
+def test_what_to_do_about_a_taken_key_is_one_of_four_things() -> None:
     for known in ("return", "raise", "skip", "replace"):
-        asking.check_batch([], known)
+        asking.check_conflict(known)
     with pytest.raises(ValidationError, match="is none of return, raise, skip, replace"):
-        asking.check_batch([], "ignore")
+        asking.check_conflict("ignore")
 
 
 def test_a_span_that_is_not_given_is_none() -> None:

@@ -53,9 +53,11 @@ class Making(Running):
         `on_conflict` says what to do if it is taken. `within` is a connection of your own: the job is then part of
         its transaction.
         """
-        (receipt,) = self.enqueue_many(
-            [NewJob(kind, payload, **job)], on_conflict=on_conflict, request_id=request_id, by=by, within=within
-        )
+        asking.check_conflict(on_conflict)
+        (job_id,) = self._ids.make(1)
+        actor = asking.actor_of(Who.CLIENT, by, self.actor)
+        command = asking.enqueue(NewJob(kind, payload, **job), job_id, actor, request_id)
+        (receipt,) = self._create([command], on_conflict, within)
         return receipt
 
     def enqueue_many(
@@ -69,7 +71,8 @@ class Making(Running):
     ) -> list[Receipt | None]:
         """Make jobs in one statement: all of them, or none."""
         new, actor = list(jobs), asking.actor_of(Who.CLIENT, by, self.actor)
-        asking.check_batch(new, on_conflict)
+        asking.check_batch(new)
+        asking.check_conflict(on_conflict)
         job_ids = self._ids.make(len(new))
         commands = [asking.enqueue(job, job_id, actor, request_id) for job, job_id in zip(new, job_ids, strict=True)]
         return self._create(commands, on_conflict, within)
@@ -91,7 +94,7 @@ class Making(Running):
         within: object = None,
     ) -> Receipt:
         """Take a job in without admitting it: nobody can claim it before `admit`."""
-        asking.check_batch([kind], on_conflict, asking.ON_CONFLICT_RECEIVED)
+        asking.check_conflict(on_conflict, asking.ON_CONFLICT_RECEIVED)
         (job_id,) = self._ids.make(1)
         job = NewJob(kind, payload, queue, priority, key=key, correlation_id=correlation_id, cause=cause, tenant=tenant)
         actor = asking.actor_of(Who.CLIENT, by, self.actor)
