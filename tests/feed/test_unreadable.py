@@ -51,6 +51,19 @@ def test_a_damaged_event_is_named_and_passed(place: Place, limit: int, bytes_of_
         assert engine.consumers()[0].behind == 0
 
 
+def test_who_follows_is_warned_once(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    with place.open() as engine:
+        ids = claimed(engine)
+        assert [record.version for record in engine.follow("audit")] == [1, 1, 1, 2]
+        engine.claim("worker", job_id=ids[2])
+        damage(place, "data = '{'")
+        for _ in range(2):
+            assert list(engine.follow("audit")) == [], "the one that is new is damaged"
+    (warning,) = caplog.messages
+    assert warning.startswith(f"job {ids[2]}: event 2: ")
+    assert caplog.records[0].name == "leftfold.feed"
+
+
 def test_an_event_of_a_later_version_is_waited_for(place: Place) -> None:
     with place.open() as engine:
         claimed(engine)

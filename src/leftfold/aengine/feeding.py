@@ -1,8 +1,9 @@
 # Rendered from leftfold/engine by `make render`: change that one.
 """Reading the feed: every committed event, for any number of consumers."""
 
+import logging
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Final, Literal
 
 from leftfold.aengine.running import Running
 from leftfold.core.errors import ValidationError
@@ -12,8 +13,9 @@ from leftfold.store import feed
 from leftfold.store.feed import Consumer, FeedPage
 from leftfold.store.query import Operation
 
-PAGE: int = 500
-PAGE_MAX: int = 10_000
+PAGE: Final = 500
+PAGE_MAX: Final = 10_000
+_LOG: Final = logging.getLogger("leftfold.feed")
 
 
 class Feeding(Running):
@@ -49,14 +51,16 @@ class Feeding(Running):
     async def follow(self, consumer: str, *, limit: int = PAGE) -> AsyncIterator[Record]:
         """Give every event up to now that a consumer has not acknowledged; its pages are, one by one, on the way.
 
-        Who stops in the middle gets the page again the next time. Events that somebody damaged are passed over: `feed`
-        names them, and so does `verify`.
+        Who stops in the middle gets the page again the next time. Events that somebody damaged are passed over with a
+        warning in the log `leftfold.feed`.
         """
         while True:
             page = await self.feed(consumer, limit=limit)
             for record in page.records:
                 yield record
-            if page.records or not page.rev or not page.caught_up:  # a stretch without events is passed, too
+            for finding in page.unreadable:
+                _LOG.warning("job %s: %s: it is passed over", finding.job_id, finding.detail)
+            if not page.stands_still:
                 await self.acknowledge(page)
             if page.caught_up:
                 break

@@ -86,7 +86,7 @@ def read(
     with opened(place) as engine:
         for page in _pages(engine, consumer, limit, start, follow=follow):
             _write(page, as_json=as_json)
-            if page.records or not page.rev or not page.caught_up:  # there may be a stretch without events
+            if not page.stands_still:
                 engine.acknowledge(page)
 
 
@@ -111,6 +111,8 @@ def _write(page: FeedPage, *, as_json: bool) -> None:
         click.echo(b"\n".join(_spelled(shapes.record_shape(record)) for record in page.records))
     elif page.records:
         click.echo("\n".join(event_lines(page.records)))
+    for finding in page.unreadable:
+        click.echo(f"Warning: job {finding.job_id}: {finding.detail}: it is passed over", err=True)
 
 
 def _spelled(shape: shapes.Shape) -> bytes:

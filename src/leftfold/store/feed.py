@@ -57,6 +57,11 @@ class FeedPage(Frozen):
     target: str
     last: tuple[int, str, int] | None  # of a page behind which there are more: at, job, version
 
+    @property
+    def stands_still(self) -> bool:
+        """Tell whether there is nothing to acknowledge; a stretch without events is to be passed, too."""
+        return not self.records and not self.unreadable and bool(self.rev) and self.caught_up
+
 
 class Consumer(Frozen):
     """A consumer of the feed, and how far behind it is: `behind` counts to 100,000, `oldest_at` is the next event's."""
