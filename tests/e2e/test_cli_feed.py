@@ -47,6 +47,16 @@ def test_so_many_at_a_time(home: Home) -> None:
     assert len(whole) == 1103
 
 
+def test_a_damaged_event_is_told_of_once_and_passed(home: Home) -> None:
+    first, *_ = some_events(home)
+    home.tamper("UPDATE {schema}.events SET data = '{' WHERE version = 2")
+    read = home.run("feed", "read", "archive", "--json")
+    assert (read.code, len(read.lines())) == (0, 5)
+    assert read.err.startswith(f"Warning: job {first}: event 2: ")
+    assert read.err.count("\n") == 1
+    assert home.run("feed", "read", "archive", "--json") == (0, "", "")
+
+
 def test_from_now_on(home: Home) -> None:
     some_events(home)
     assert home.run("feed", "read", "pager", "--start", "now") == (0, "", "")
