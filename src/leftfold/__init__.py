@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Any, Final
 from leftfold.asking import NewJob
 from leftfold.core import errors
 from leftfold.core.commands import Actor
-from leftfold.core.errors import JobCancelled, JobFailed, PermanentError, Retry, Snooze, TransientError, ValidationError
+from leftfold.core.errors import (
+    JobCancelled,
+    JobFailed,
+    PermanentError,
+    Retry,
+    Snooze,
+    TransientError,
+    ValidationError,
+    WaitExpired,
+)
 from leftfold.core.job import Job
 from leftfold.core.record import Record
 from leftfold.core.retry import Allowance, Backoff, Policy
@@ -19,7 +28,7 @@ from leftfold.store.replies import Claim, Count, Page, Queue, Receipt, Summary, 
 
 if TYPE_CHECKING:
     from leftfold.aengine import AsyncEngine
-    from leftfold.app import App, Call, Context, Depends, Handle, Handler, current_job
+    from leftfold.app import App, Call, Context, CurrentJob, Depends, Handle, Handler, SyncContext, current_job
     from leftfold.worker import Worker
 
 __all__ = [
@@ -33,6 +42,7 @@ __all__ = [
     "Consumer",
     "Context",
     "Count",
+    "CurrentJob",
     "Depends",
     "Engine",
     "Failure",
@@ -54,9 +64,11 @@ __all__ = [
     "Retry",
     "Snooze",
     "Summary",
+    "SyncContext",
     "TransientError",
     "ValidationError",
     "Verdict",
+    "WaitExpired",
     "Worker",
     "WorkerView",
     "aopen",
@@ -73,6 +85,8 @@ _LATER: Final = {
     "Handler": "leftfold.app",
     "AsyncEngine": "leftfold.aengine",
     "Context": "leftfold.app",
+    "CurrentJob": "leftfold.app",
+    "SyncContext": "leftfold.app",
     "Depends": "leftfold.app",
     "Handle": "leftfold.app",
     "Worker": "leftfold.worker",

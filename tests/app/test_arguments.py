@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from leftfold import App, Context, Depends
+from leftfold import App, Depends, SyncContext
 from leftfold.core.errors import LimitExceededError, ValidationError
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
@@ -187,7 +187,7 @@ def test_a_dict_will_do_for_a_type_and_a_subclass_for_its_base(bare: App) -> Non
 )
 def test_a_call_that_does_not_fit_is_refused_and_says_why(bare: App, args: Any, kwargs: Any, why: str) -> None:
     @bare.job
-    def send(ctx: Context, to: str, copies: int = 1, *, session: object = Depends(object)) -> None: ...
+    def send(ctx: SyncContext, to: str, copies: int = 1, *, session: object = Depends(object)) -> None: ...
 
     with pytest.raises(ValidationError, match=why) as refused:
         send.call(*args, **kwargs)
@@ -222,7 +222,7 @@ def test_a_payload_has_its_limits(bare: App) -> None:
 
 def test_every_kind_of_parameter_gets_its_argument(app: App) -> None:
     @app.job
-    def plain(ctx: Context, a: int, /, b: int = 2, c: int = 3, *, d: int, e: int = 5) -> list[int]:
+    def plain(ctx: SyncContext, a: int, /, b: int = 2, c: int = 3, *, d: int, e: int = 5) -> list[int]:
         return [ctx.attempt, a, b, c, d, e]
 
     @app.job

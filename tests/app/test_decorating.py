@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from leftfold import App, Context, Depends
+from leftfold import App, Context, Depends, SyncContext
 from leftfold.core.errors import DesignError, LimitExceededError, ValidationError
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ def lazy() -> Iterator[int]:
 
 def late_context(n: int, ctx: Context) -> None: ...
 def named_context(*, ctx: Context) -> None: ...
-def maybe_context(ctx: Context | None = None) -> None: ...
-def two_contexts(ctx: Context, other: Context) -> None: ...
+def maybe_context(ctx: SyncContext | None = None) -> None: ...
+def two_contexts(ctx: SyncContext, other: Context) -> None: ...
+def wrong_context(ctx: Context) -> None: ...
+async def plain_context(ctx: SyncContext) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,8 @@ def two_contexts(ctx: Context, other: Context) -> None: ...
         (named_context, "the context is the first parameter"),
         (maybe_context, "the context is the first parameter"),
         (two_contexts, "the context is the first parameter"),
+        (wrong_context, "the context of a def handler is a SyncContext"),
+        (plain_context, "the context of an async def handler is a Context"),
         (lambda: None, "<lambda> needs a name="),
         (functools.partial(lazy), "nobody knows"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.places import Place
 
-from leftfold import App, Context, Depends, JobFailed, current_job
+from leftfold import App, Context, CurrentJob, Depends, JobFailed, SyncContext, current_job
 from leftfold.core.errors import DesignError, NoCurrentJobError
 
 #: What happened, in order.
@@ -101,7 +101,7 @@ def test_handlers_of_both_kinds_get_dependencies_of_all_kinds(app: App) -> None:
 
 def test_every_attempt_has_its_own_and_a_dependency_sees_what_went_wrong(file_app: App) -> None:
     @file_app.job(max_failures=2, retry_delay=0)
-    def plain(ctx: Context, it: str = Depends(opened)) -> None:
+    def plain(ctx: SyncContext, it: str = Depends(opened)) -> None:
         raise ValueError(f"attempt {ctx.attempt}")
 
     plain.enqueue()
@@ -134,9 +134,9 @@ def test_the_current_job_is_known_however_deep_inside(app: App) -> None:
         return [job.job_id, job.kind, job.attempt, job.failures, job.spec.correlation_id, job.cancelled]
 
     @app.job(retry_delay=0)
-    def plain(ctx: Context) -> list[Any]:
+    def plain(ctx: SyncContext) -> list[Any]:
         assert current_job() is ctx
-        assert ctx.claim.job_id == ctx.job_id
+        assert ctx.job.job_id == ctx.job_id
         if ctx.attempt == 1:
             raise ValueError
         return deep()
@@ -157,7 +157,7 @@ def test_a_handler_enqueues_others(app: App) -> None:
         return n
 
     @app.job
-    def plain(ctx: Context) -> str:
+    def plain(ctx: SyncContext) -> str:
         return leaf.options(cause=ctx.job_id).enqueue(1).id
 
     @app.job
@@ -227,7 +227,7 @@ def test_a_direct_call_gets_the_dependencies_that_it_does_not_bring(file_app: Ap
 
 def test_a_direct_call_inside_of_a_job_gets_its_context(file_app: App) -> None:
     @file_app.job
-    def helper(ctx: Context, n: int, it: str = Depends(made)) -> list[Any]:
+    def helper(ctx: SyncContext, n: int, it: str = Depends(made)) -> list[Any]:
         return [ctx.kind, n, it]
 
     @file_app.job
@@ -252,7 +252,7 @@ def test_a_direct_call_inside_of_a_job_gets_its_context(file_app: App) -> None:
 
 def test_middleware_runs_around_every_attempt_the_first_outermost(app: App) -> None:
     @app.middleware
-    async def outer(ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def outer(ctx: CurrentJob, call: Callable[[], Awaitable[Any]]) -> Any:
         SEEN.append(f"outer {ctx.kind} {ctx.attempt}")
         try:
             return await call()
@@ -260,7 +260,7 @@ def test_middleware_runs_around_every_attempt_the_first_outermost(app: App) -> N
             SEEN.append("outer out")
 
     @app.middleware
-    async def inner(ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def inner(ctx: CurrentJob, call: Callable[[], Awaitable[Any]]) -> Any:
         assert current_job() is ctx
         try:
             return [await call()]
@@ -269,7 +269,7 @@ def test_middleware_runs_around_every_attempt_the_first_outermost(app: App) -> N
             raise
 
     @app.job(retry_delay=0)
-    def plain(ctx: Context) -> list[str]:
+    def plain(ctx: SyncContext) -> list[str]:
         if ctx.attempt == 1:
             raise ValueError
         return "result"  # type: ignore[return-value]  # the middleware makes a list of it
@@ -282,7 +282,7 @@ def test_middleware_runs_around_every_attempt_the_first_outermost(app: App) -> N
 
 def test_middleware_may_answer_for_the_handler_or_refuse(file_app: App) -> None:
     @file_app.middleware
-    async def gate(ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def gate(ctx: CurrentJob, call: Callable[[], Awaitable[Any]]) -> Any:
         if ctx.spec.tenant == "blocked":
             raise PermissionError("blocked")
         return "cached"
@@ -308,7 +308,7 @@ def test_a_lifespan_is_entered_once_per_worker_and_its_state_is_everywhere(place
     with App(place.url, schema=place.schema, lifespan=lifespan) as app:
 
         @app.job
-        def plain(ctx: Context) -> int:
+        def plain(ctx: SyncContext) -> int:
             SEEN.append("called")
             return int(ctx.state["answer"])
 

@@ -16,6 +16,7 @@ from leftfold import (
     PermanentError,
     Retry,
     Snooze,
+    SyncContext,
     TransientError,
     ValidationError,
 )
@@ -37,7 +38,7 @@ def run(app: App, problems: list[Any], **settings: Any) -> tuple[str, list[Failu
     """Raise one after the other, a problem per attempt; tells how the job ends, and what its log says."""
 
     @app.job(**{"retry_delay": 0, **settings})
-    def work(ctx: Context) -> int:
+    def work(ctx: SyncContext) -> int:
         for problem in problems[ctx.attempt - 1 : ctx.attempt]:
             raise problem
         return ctx.attempt
@@ -123,7 +124,7 @@ def test_a_code_that_no_log_could_keep_is_left_out(file_app: App) -> None:
 
 def test_retry_after_waits_at_least_so_long(file_app: App) -> None:
     @file_app.job(retry_delay=0)
-    def work(ctx: Context) -> None:
+    def work(ctx: SyncContext) -> None:
         if ctx.attempt == 1:
             raise Retry("busy", after=0.05)
 
@@ -153,7 +154,7 @@ def test_every_attempt_leaves_its_traceback_from_the_users_code_on(app: App, cap
         raise ValueError(f"attempt {n} \x00 \ud800")
 
     @app.job(max_failures=2, retry_delay=0)
-    def plain(ctx: Context) -> None:
+    def plain(ctx: SyncContext) -> None:
         deeper(ctx.attempt)
 
     @app.job(max_failures=2, retry_delay=0)
@@ -204,7 +205,7 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(app: App) -> 
     returned = threading.Semaphore(0)
 
     @app.job(timeout=0.05, max_failures=2, retry_delay=0)
-    def spins(ctx: Context) -> None:
+    def spins(ctx: SyncContext) -> None:
         while not ctx.cancelled:
             os.sched_yield()
         returned.release()
@@ -276,7 +277,7 @@ def test_a_running_handler_stops_on_request(app: App) -> None:
         await asyncio.Event().wait()
 
     @app.job(lease=2)
-    def spins(ctx: Context) -> None:
+    def spins(ctx: SyncContext) -> None:
         ctx.app.handle(ctx.job_id).cancel()
         while not ctx.cancelled:
             os.sched_yield()

@@ -25,7 +25,7 @@ SECONDS: Final = 40.0
 #: An app as people write one. Every handler says in a file when it begins and when it ends.
 JOBS: Final = """
 import asyncio, os, sys, time
-from leftfold import App, Context
+from leftfold import App, Context, SyncContext
 
 app = App()
 BEGAN = time.monotonic()
@@ -45,7 +45,7 @@ async def nap(ctx: Context, seconds: float) -> int:
 
 
 @app.job(lease=1, max_failures=9)
-def doze(ctx: Context, seconds: float) -> int:
+def doze(ctx: SyncContext, seconds: float) -> int:
     say("begin", ctx)
     time.sleep(seconds)
     say("end", ctx)

@@ -66,7 +66,7 @@ def test_a_lease_counts_from_when_it_was_asked_for_and_is_given_up_before_its_en
 class Desk:
     """Leases of jobs in a real file, through an engine whose renewals can be kept back."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, look_every: float = 3600.0) -> None:
         self._place = file_in(folder)
         self.boss = self._place.open()
         self.faults = Faults()
@@ -78,6 +78,7 @@ class Desk:
         self.leases = Leases(
             self._open,
             Pulse(OWNER, {}),
+            look_every=look_every,
             lost=self._lose,
             asked_to_stop=lambda held: self.asked_to_stop.append(held.claim.kind),
         )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.worker.real import sound, until, working
 
-from leftfold import App, Context, Depends
+from leftfold import App, Context, Depends, SyncContext
 from leftfold.aengine import AsyncEngine
 from leftfold.core import events as e
 from leftfold.core.errors import LimitExceededError, ValidationError
@@ -46,7 +46,7 @@ def test_a_thread_is_waited_for_before_its_job_is_given_back(file_app: App) -> N
     state_while_it_ran: list[str] = []
 
     @file_app.job
-    def dig(ctx: Context) -> None:
+    def dig(ctx: SyncContext) -> None:
         entered.set()
         while not ctx.cancelled:
             time.sleep(0.005)  # the handler at work
@@ -72,7 +72,7 @@ def test_a_thread_that_finishes_while_the_worker_leaves_has_finished(file_app: A
     entered = threading.Event()
 
     @file_app.job
-    def dig(ctx: Context) -> str:
+    def dig(ctx: SyncContext) -> str:
         entered.set()
         while not ctx.cancelled:
             time.sleep(0.005)  # the handler at work
@@ -93,7 +93,7 @@ def test_a_thread_hears_of_its_lost_lease_while_the_loop_is_blocked(file_app: Ap
     entered, heard = threading.Event(), threading.Event()
 
     @file_app.job(lease=1)
-    def dig(ctx: Context) -> None:
+    def dig(ctx: SyncContext) -> None:
         entered.set()
         while not ctx.cancelled:
             time.sleep(0.005)  # the handler at work

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.worker.real import SECONDS, sound, until, working
 
-from leftfold import App, Context, Retry, Snooze
+from leftfold import App, Context, Retry, Snooze, SyncContext
 from leftfold.core.errors import LeaseConflictError, LeftfoldError
 
 
@@ -126,14 +126,14 @@ def test_a_soft_cancellation_comes_with_the_renewal(app: App) -> None:
         await asyncio.sleep(SECONDS)
 
     @app.job(lease=0.5)
-    def look(ctx: Context) -> None:
+    def look(ctx: SyncContext) -> None:
         begun.append("look")
         while not ctx.cancelled:
             time.sleep(0.01)  # the handler at work
         raise asyncio.CancelledError
 
     @app.job(lease=0.5, max_failures=5)
-    def look_and_fail(ctx: Context) -> None:
+    def look_and_fail(ctx: SyncContext) -> None:
         begun.append("look_and_fail")
         while not ctx.cancelled:
             time.sleep(0.01)  # the handler at work
@@ -173,7 +173,7 @@ def test_a_job_that_is_taken_away_stops_its_handler_and_nothing_of_it_is_written
             stopped.append("heed")
 
     @app.job(lease=0.5)
-    def heed_too(ctx: Context) -> None:
+    def heed_too(ctx: SyncContext) -> None:
         while not ctx.cancelled:
             time.sleep(0.01)  # the handler at work
         stopped.append("heed_too")
@@ -219,7 +219,7 @@ def test_a_late_write_is_refused_and_changes_nothing(app: App) -> None:
         except asyncio.CancelledError:
             await taken.wait()
         engine = await ctx.app.aengine()
-        for write in (engine.heartbeat(ctx.claim), engine.complete(ctx.claim, "first"), engine.release(ctx.claim)):
+        for write in (engine.heartbeat(ctx.job), engine.complete(ctx.job, "first"), engine.release(ctx.job)):
             try:
                 await write
             except LeftfoldError as refusal:

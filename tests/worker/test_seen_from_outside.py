@@ -15,7 +15,7 @@ LOUD = """
 import logging
 
 @app.job(lease=5, max_failures=1)
-def loud(ctx: Context, text: str) -> None:
+def loud(ctx: SyncContext, text: str) -> None:
     logging.getLogger("somebody.else").warning("from the depths")
     ctx.log.info("of its own", extra={"answer": 42})
     raise ValueError(text)
@@ -110,7 +110,7 @@ GREEDY = """
 import ctypes
 
 @app.job(lease=0.5, max_failures=9)
-def grab(ctx: Context) -> int:
+def grab(ctx: SyncContext) -> int:
     say("begin", ctx)
     if ctx.attempt == 1:
         ctypes.PyDLL(None).usleep(5_000_000)  # with the interpreter's lock held: nothing else runs meanwhile

@@ -129,7 +129,8 @@ class Office:
 
     def _ended(self, claim: Claim) -> Ended:
         handler, held = self.app.handlers[claim.kind], Held(claim, now())
-        return Ended(Attempt(handler, held, Context(self.app, claim, None), Threads()), Complete(by=claim.actor))
+        context = Context(self.app, claim, None)  # type: ignore[arg-type]  # this one says nothing
+        return Ended(Attempt(handler, held, context, Threads()), Complete(by=claim.actor))
 
     async def write(self, ended: list[Ended]) -> None:
         writer = await self.writer()

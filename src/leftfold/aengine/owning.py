@@ -89,6 +89,12 @@ class Owning(Running):
         length = asking.span("lease", lease)
         return await self._own([Ask(claim.job_id, c.Heartbeat(by=claim.actor, lease=length)) for claim in claims])
 
+    async def look_many(self, claims: Iterable[Claim]) -> list[Outcome]:
+        """Tell of each claim whether it holds, and whether somebody asked its owner to stop. Nothing is written."""
+        held = list(claims)
+        asking.check_batch(held)
+        return await self._read(ops.look, held)
+
     async def complete(self, claim: Claim, result: Any = None, *, request_id: str | None = None) -> Receipt:
         """End the job with a result."""
         command = c.Complete(by=claim.actor, result=to_payload("result", result), request_id=request_id)

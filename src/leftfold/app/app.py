@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from leftfold import opening
-from leftfold.app.context import Context
+from leftfold.app.context import Context, CurrentJob, SyncContext
 from leftfold.app.decorating import Anything, Decorator, Retries
 from leftfold.app.handle import Handle
 from leftfold.app.handler import (
@@ -34,7 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Runs around every attempt: does what it likes, and awaits the next one for the result.
-Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+Middleware = Callable[[CurrentJob, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 #: Opens what a worker process needs while it lives; what it yields is `ctx.state`.
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
@@ -147,7 +147,7 @@ class App:
     @overload
     def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]  # an async function is a function, too
     @overload
-    def job(self, function: Callable[Concatenate[Context, P], R], /) -> SyncHandler[P, R]: ...
+    def job(self, function: Callable[Concatenate[SyncContext, P], R], /) -> SyncHandler[P, R]: ...
     @overload
     def job(self, function: Callable[P, R], /) -> SyncHandler[P, R]: ...
     @overload

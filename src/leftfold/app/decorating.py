@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, final, overload
 
 from leftfold import asking
-from leftfold.app.context import Context
+from leftfold.app.context import Context, SyncContext
 from leftfold.app.functions import name_of
 from leftfold.app.handler import NEVER_RETRIED, AsyncHandler, Handler, Options, SyncHandler
 from leftfold.core import limits
@@ -85,7 +85,7 @@ class Decorator:
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncHandler[P, R]: ...  # type: ignore[overload-overlap]  # an async function is a function, too
     @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> SyncHandler[P, R]: ...
+    def __call__(self, function: Callable[Concatenate[SyncContext, P], R]) -> SyncHandler[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R]) -> SyncHandler[P, R]: ...
 

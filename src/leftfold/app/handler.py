@@ -12,7 +12,7 @@ from leftfold.app.depends import Dependencies, resolved, resolved_here
 from leftfold.app.handle import Handle
 from leftfold.app.signature import Signature
 from leftfold.asking import NewJob
-from leftfold.core.errors import DesignError, PermanentError, ValidationError
+from leftfold.core.errors import DesignError, PermanentError, ValidationError, WaitExpired
 from leftfold.core.retry import Policy
 from leftfold.store.replies import Receipt
 from leftfold.times import Moment
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 #: What a handler raises to say that another attempt would not help, whatever the policy allows.
-NEVER_RETRIED: Final = (PermanentError, ValidationError)
+NEVER_RETRIED: Final = (PermanentError, ValidationError, WaitExpired)
 #: What if the key is taken. There is always a handle, so a job is never skipped.
 OnConflict = Literal["return", "raise", "replace"]
 _ON_CONFLICT: Final[tuple[str, ...]] = get_args(OnConflict)

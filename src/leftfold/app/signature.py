@@ -6,13 +6,13 @@ change while jobs wait.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union, get_args
+from typing import Any, Final, Union, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from leftfold.app import functions, wire
-from leftfold.app.context import Context, current_job
+from leftfold.app.context import Context, CurrentJob, SyncContext, current_job
 from leftfold.app.depends import Dependencies, is_dependency
 from leftfold.core.errors import DesignError, ValidationError
 from leftfold.core.payload import to_payload
@@ -25,7 +25,8 @@ class Signature:
         functions.check(function)
         self._name = functions.name_of(function)
         parameters, hints = functions.parameters_of(function), functions.hints_of(function)
-        self.context = _context_of(self._name, parameters, hints)
+        self._kind = Context if inspect.iscoroutinefunction(function) else SyncContext
+        self.context = _context_of(self._name, parameters, hints, self._kind)
         called = [each for each in parameters if each.name != self.context]
         self._called = inspect.Signature(called)
         self.depends: Dependencies = {each.name: each.default for each in called if is_dependency(each.default)}
@@ -84,7 +85,7 @@ class Signature:
     def called(self, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Give the arguments of a direct call by name, with the context of the job that it stands in."""
         arguments = dict(self._called.bind(*given, **named).arguments)
-        return arguments if self.context is None else {self.context: current_job(), **arguments}
+        return arguments if self.context is None else {self.context: current_job().seen_as(self._kind), **arguments}
 
     def missing(self, arguments: Mapping[str, Any]) -> Dependencies:
         """Give the dependencies that a call does not bring along."""
@@ -97,18 +98,28 @@ class Signature:
         return function(*placed, **named)
 
 
-def _context_of(name: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
+def _context_of(
+    name: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], kind: type[CurrentJob]
+) -> str | None:
     """Give the parameter that takes the context. It is the first one: only so can a type checker leave it out."""
     found = None
     for place, each in enumerate(parameters):
         hint = hints.get(each.name)
-        if hint is not Context and Context not in get_args(hint):
+        if not {hint, *get_args(hint)} & _CONTEXTS:
             continue
-        plain = hint is Context and each.default is each.empty and each.kind is not each.KEYWORD_ONLY
+        plain = hint in _CONTEXTS and each.default is each.empty and each.kind is not each.KEYWORD_ONLY
         if place or not plain:
-            raise DesignError(f"{name} takes {each}: the context is the first parameter, as in (ctx: Context, …)")
+            raise DesignError(
+                f"{name} takes {each}: the context is the first parameter, as in (ctx: {kind.__name__}, …)"
+            )
+        if hint not in {kind, CurrentJob}:
+            way = "an async def" if kind is Context else "a def"
+            raise DesignError(f"{name} takes {each}: the context of {way} handler is a {kind.__name__}")
         found = each.name
     return found
+
+
+_CONTEXTS: Final = {Context, CurrentJob, SyncContext}
 
 
 def _struct(name: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:

@@ -24,7 +24,7 @@ def _check_note(note: e.AnyNote) -> None:
                 check_payload(field, payload)
             case str() as text:
                 limits.text(field, text) if field == "message" else limits.key(field, text)
-            case float() | int() as fraction if not 0.0 <= fraction <= 1.0:
+            case float() | int() as fraction if isinstance(note, e.Progress) and not 0.0 <= fraction <= 1.0:
                 raise ValidationError(f"progress is a fraction from 0 to 1, not {fraction}")
             case _:
                 pass

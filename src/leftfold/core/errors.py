@@ -108,6 +108,12 @@ class Snooze(Exception):  # noqa: N818 - no error: nothing is charged for it
         self.reason = reason
 
 
+class WaitExpired(JobError):  # noqa: N818 - what a handler may expect, more than an error
+    """Raised in a handler: nobody answered what it waits for in time. Not caught, it ends the job."""
+
+    code = "wait_expired"
+
+
 class OutcomeError(LeftfoldError):
     """The result that somebody waits for will not come, or has not yet."""
 

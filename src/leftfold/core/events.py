@@ -177,6 +177,23 @@ class CancelRequested(Note):
     reason: str | None = None
 
 
+class CancelDelivered(OwnersNote):
+    """The handler was told to stop; it may take its time to."""
+
+    wire = "cancel_delivered"
+
+
+class Starved(Note):
+    """Nothing else of the worker ran for so long, in microseconds, its renewals neither: why a lease may be lost.
+
+    Something held the interpreter's lock, or the machine slept. The worker says so of what it ran, if it still can.
+    """
+
+    wire = "starved"
+    attempt: int
+    length: int
+
+
 class Signalled(Note):
     """A signal came before the wait for it; it is kept under its key."""
 
@@ -288,8 +305,8 @@ AnyTransition = (
     | Stalled | Requeued | Failed | DeadLettered | Cancelled
 )  # fmt: skip
 AnyNote = (
-    CancelRequested | Signalled | Progress | PlanGenerated | NodeStarted | NodeFinished | StepStarted | StepFinished
-    | ToolInvocationStarted | ToolInvocationFinished | EvidenceAdded | Compensated | Custom
+    CancelRequested | CancelDelivered | Starved | Signalled | Progress | PlanGenerated | NodeStarted | NodeFinished
+    | StepStarted | StepFinished | ToolInvocationStarted | ToolInvocationFinished | EvidenceAdded | Compensated | Custom
 )  # fmt: skip
 AnyEvent = AnyTransition | AnyNote
 

@@ -49,6 +49,7 @@ BY_ERROR_CODE: Final = {
     errors.LimitExceededError.code:       Reason.VALIDATION_FAILED,
     "dependency":                         Reason.DEPENDENCY_UNAVAILABLE,
     "timeout":                            Reason.TIMEOUT,
+    errors.WaitExpired.code:              Reason.TIMEOUT,
     "infrastructure":                     Reason.INFRASTRUCTURE_FAILURE,
     "compensation":                       Reason.COMPENSATION_FAILED,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from leftfold.core.errors import (
     JobFrozenError,
     JobNotFoundError,
     KeyTakenError,
+    LeaseConflictError,
     LeftfoldError,
     StoreError,
 )
@@ -24,7 +25,7 @@ from leftfold.core.lifecycle import ENDED, LEASED, SHAPE, TABLE, Edge, State, Wh
 from leftfold.core.limits import EVENTS_PER_JOB_MAX
 from leftfold.core.record import Record, encode, link, said, seal
 from leftfold.store.query import Query, Steps, Value, ids
-from leftfold.store.replies import Receipt
+from leftfold.store.replies import Claim, Receipt
 from leftfold.store.rows import COLUMNS, USUALLY, Log, read_logs, row_of
 
 #: What became of one of many: where the job stands, or why nothing was written.
@@ -163,6 +164,18 @@ def is_quick(ask: Ask) -> bool:
     if command.by.who is not Who.OWNER or command.request_id is not None:
         return False
     return isinstance(command, c.Start | c.Complete | c.Heartbeat | c.Note)
+
+
+def look(claims: Sequence[Claim]) -> Steps[list[Outcome]]:
+    """Say where jobs stand that their owners hold, or that they do not."""
+    fences = [(claim.job_id, claim.attempt, c.digest(claim.token)) for claim in claims]
+    rows = (yield Query("look", columns=("id", "attempt", "token"), rows=fences)) if fences else []
+    found = {(row[0], row[4]): _receipt(row) for row in rows}
+    return [found.get((claim.job_id, claim.attempt)) or _not_held(claim) for claim in claims]
+
+
+def _not_held(claim: Claim) -> LeaseConflictError:
+    return LeaseConflictError(f"{claim.owner} does not hold job {claim.job_id} any more; stop working on it")
 
 
 def quickly(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[dict[int, Receipt]]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from leftfold import asking
-from leftfold.app.context import Context
+from leftfold.app.context import CurrentJob, Suspension
 from leftfold.app.depends import resolved, resolved_here
 from leftfold.app.handler import NEVER_RETRIED, Handler
 from leftfold.core import commands as c
@@ -19,7 +19,7 @@ from leftfold.core import limits
 from leftfold.core.errors import JobError, PermanentError, Retry, Snooze, ValidationError
 from leftfold.core.letters import Stage
 from leftfold.core.payload import check_payload
-from leftfold.core.values import Failure
+from leftfold.core.values import Failure, Wait, WaitFor
 from leftfold.times import microseconds
 from leftfold.worker.lease import Held
 from leftfold.worker.signals import calls_users
@@ -44,7 +44,7 @@ class Stop(Enum):
 class Attempt:
     """A handler at work."""
 
-    def __init__(self, handler: Handler[..., Any], held: Held, context: Context, threads: Threads) -> None:
+    def __init__(self, handler: Handler[..., Any], held: Held, context: CurrentJob, threads: Threads) -> None:
         self.held = held
         self.context = context
         self._handler = handler
@@ -60,6 +60,11 @@ class Attempt:
     def stopped(self) -> Stop | None:
         """Why it was stopped, if it was."""
         return self._stopped
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the handler came to its end, and what came of it waits to be written."""
+        return self.task is not None and self.task.done()
 
     def stop(self, why: Stop) -> None:
         """Stop it: an async handler is cancelled, a `def` handler is asked to look at `ctx.cancelled`.
@@ -92,17 +97,29 @@ class Attempt:
             given = await self._called(middlewares)
             if self._stopped is Stop.LOST:
                 return None
+            self._check_not_suspended()
             self._stage = Stage.OUTPUT
             result = self._handler.signature.to_result(given)
             check_payload("result", result)
             _LOG.info("succeeded in %.3f s", time.monotonic() - began)
             return c.Complete(by=self.held.claim.actor, result=result)
+        except Suspension as wait:
+            return self._said(self._of_suspension, wait)
+        except BaseExceptionGroup as group:  # of a TaskGroup in which somebody waits
+            waits, others = group.split(Suspension)
+            if waits is None or others is not None:
+                return self._said(self._of_failure, group)
+            return self._said(self._of_suspension, _first_of(waits))
         except Snooze as snooze:
             return self._said(self._of_snooze, snooze)
         except asyncio.CancelledError as cancelled:
             return self._said(self._of_cancellation, cancelled)
         except BaseException as problem:  # noqa: BLE001 - SystemExit, too, is the job's failure and not the worker's
             return self._said(self._of_failure, problem)
+
+    def _check_not_suspended(self) -> None:
+        if self.context.suspended_on is not None:
+            raise PermanentError(_SWALLOWED.format(key=self.context.suspended_on))
 
     def failed(self, problem: BaseException) -> c.AnyCommand | None:
         """Say what is to be written where even `run` was brought down."""
@@ -195,6 +212,12 @@ class Attempt:
             case None:
                 return self._of_failure(cancelled)
 
+    def _of_suspension(self, wait: Suspension) -> c.AnyCommand | None:
+        if self._stopped is Stop.LOST:
+            return None
+        _LOG.info("waits for %r", wait.key)
+        return c.Suspend(by=self.held.claim.actor, wait=Wait(until=WaitFor.SIGNAL, key=wait.key), timeout=wait.timeout)
+
     def _of_snooze(self, snooze: Snooze) -> c.AnyCommand | None:
         if self._stopped is Stop.LOST:
             return None
@@ -235,6 +258,18 @@ class Attempt:
         if code is None:
             code = failure.code if _is_name(failure.code) else JobError.code
         return Failure(code=code, message=failure.message, type=kind, traceback=failure.traceback)
+
+
+def _first_of(group: BaseExceptionGroup[Suspension]) -> Suspension:
+    """Give one of those that wait: the others do again when the handler comes to them."""
+    inner = group.exceptions[0]
+    return inner if isinstance(inner, Suspension) else _first_of(inner)
+
+
+_SWALLOWED: Final = (
+    "the handler went on behind ctx.wait({key!r}), which had ended it until there is an answer: "
+    "let what it raises pass, as `except Exception` does"
+)
 
 
 def _delay(what: str, seconds: float) -> int:

@@ -6,10 +6,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from leftfold.aengine import AsyncEngine
-from leftfold.app.context import Context
+from leftfold.app.context import Context, SyncContext
 from leftfold.core import commands as c
+from leftfold.core import events as e
+from leftfold.core.values import CancelMode
 from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt, Stop
+from leftfold.worker.desk import Desk
 from leftfold.worker.lease import Held, Leases
 from leftfold.worker.logs import about
 from leftfold.worker.pulse import Pulse
@@ -37,17 +40,22 @@ class Crew:
         *,
         size: int,
         state: Any,
+        cancel_grace: float,
+        look_every: float,
     ) -> None:
         self._app, self._pulse, self._size, self._state = app, pulse, size, state
+        self._cancel_grace = cancel_grace
         self._attempts: dict[Held, Attempt] = {}
         self._leaked = 0  # threads that go on although their attempts are over
         self._threads = Threads()
         self.woken = asyncio.Event()  # there is something to do, or room for more
         self.writer = Writer(engine, pulse, self._written)
-        loop = asyncio.get_running_loop()
+        self._desk = Desk(engine, self.writer)
+        loop = self._desk.loop
         self.leases = Leases(
             open_engine,
             pulse,
+            look_every=look_every,
             lost=lambda held, why: _tell(loop, self._lose, held, why),
             asked_to_stop=lambda held: _tell(loop, self._ask_to_stop, held),
         )
@@ -66,9 +74,10 @@ class Crew:
 
     def begin(self, claim: Claim, asked_at: float) -> None:
         """Enter the handler of a job that was just claimed, and started with that."""
-        context = Context(self._app, claim, self._state)
+        handler = self._app.handlers[claim.kind]
+        context = (Context if handler.is_async else SyncContext)(self._app, claim, self._desk, self._state)
         held = Held(claim, asked_at, context.stop)
-        attempt = Attempt(self._app.handlers[claim.kind], held, context, self._threads)
+        attempt = Attempt(handler, held, context, self._threads)
         self._attempts[held] = attempt
         self._pulse.entered()
         self.leases.hold(held)
@@ -90,8 +99,7 @@ class Crew:
 
     def _returned(self, thread: asyncio.Future[Any]) -> None:
         thread.exception()  # seen: its attempt is over, whatever it says now
-        self._leaked -= 1
-        self.woken.set()
+        self._let_go(thread)
 
     def _written(self, attempt: Attempt) -> None:
         self.leases.drop(attempt.held)
@@ -103,15 +111,36 @@ class Crew:
 
     def _lose(self, held: Held, why: str) -> None:
         attempt = self._attempts.get(held)
-        if attempt is not None and not (attempt.task and attempt.task.done()):  # else the store judges its outcome
+        if attempt is not None and not attempt.has_ended:  # else the store judges its outcome
             extra = about(held.claim)
             _LOG.warning("job %s, attempt %d is lost: %s", held.claim.job_id, held.claim.attempt, why, extra=extra)
             attempt.stop(Stop.LOST)
 
     def _ask_to_stop(self, held: Held) -> None:
         attempt = self._attempts.get(held)
-        if attempt is not None and attempt.stopped is None:
-            attempt.stop(Stop.ASKED)
+        if attempt is None or attempt.stopped is not None or attempt.has_ended:
+            return
+        _LOG.info("asked to stop: somebody cancelled the job", extra=about(held.claim))
+        self.writer.tell(held.claim, e.CancelDelivered())
+        attempt.stop(Stop.ASKED)
+        self._desk.loop.call_later(self._cancel_grace, self._force, attempt)
+
+    def _force(self, attempt: Attempt) -> None:
+        """Cancel a job without its handler, which was asked to stop, and did not."""
+        if attempt.has_ended or attempt.stopped is not Stop.ASKED or attempt.held not in self._attempts:
+            return
+        claim = attempt.held.claim
+        reason = f"the handler did not stop within {self._cancel_grace:g} s"
+        _LOG.warning("job %s, attempt %d is cancelled: %s", claim.job_id, claim.attempt, reason, extra=about(claim))
+        self.writer.put(Ended(attempt, c.Cancel(by=claim.actor, mode=CancelMode.HARD, reason=reason)))
+        attempt.stop(Stop.LOST)
+        if attempt.task is not None and attempt.thread is None:  # a thread is counted where it is left behind
+            self._leaked += 1
+            attempt.task.add_done_callback(self._let_go)
+
+    def _let_go(self, _: object) -> None:
+        self._leaked -= 1
+        self.woken.set()
 
     def stop_all(self) -> None:
         """Cancel everything; the jobs are given back."""

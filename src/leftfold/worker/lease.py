@@ -12,6 +12,7 @@ from typing import Final
 
 from leftfold.core.errors import LeftfoldError
 from leftfold.engine import Engine
+from leftfold.store.ops import Outcome
 from leftfold.store.replies import Claim, Receipt
 from leftfold.worker.clocks import now
 from leftfold.worker.pulse import Pulse
@@ -32,6 +33,7 @@ class Held:
     def __init__(self, claim: Claim, asked_at: float, stop: Callable[[], None] = lambda: None) -> None:
         self.claim = claim
         self.stop = stop  # tells the handler; from any thread, whatever the event loop does
+        self.asked_to_stop = False
         self.length = claim.policy.lease / _SECOND
         self.renewed(asked_at)
 
@@ -54,10 +56,12 @@ class Leases:
         engine: Callable[[], Engine],
         pulse: Pulse,
         *,
+        look_every: float,
         lost: Callable[[Held, str], None],
         asked_to_stop: Callable[[Held], None],
     ) -> None:
         self._open = engine
+        self._look_every = look_every
         self._pulse = pulse
         self._lost = lost
         self._asked_to_stop = asked_to_stop
@@ -99,11 +103,14 @@ class Leases:
 
     def _renew_for_ever(self) -> None:
         engine: Engine | None = None
-        beat_at = 0.0
+        beat_at = look_at = 0.0
         while not self._stopped:
             try:
                 engine = engine or self._open()
                 self._renew(engine)
+                if now() >= look_at:
+                    self._look(engine)
+                    look_at = now() + self._look_every
                 self._pulse.mark("renewals")
                 if now() >= beat_at:
                     self._beat(engine)
@@ -116,7 +123,7 @@ class Leases:
                 self._pause(problem)
             else:
                 with self._changed:
-                    self._renew_at = min([beat_at, *(held.renew_at for held in self._held)])
+                    self._renew_at = min([beat_at, *(min(held.renew_at, look_at) for held in self._held)])
                     self._wait_until(self._renew_at)
         if engine is not None:
             engine.close()
@@ -153,11 +160,23 @@ class Leases:
         for held, outcome in zip(due, engine.heartbeat_many([held.claim for held in due]), strict=True):
             if isinstance(outcome, Receipt):
                 held.renewed(asked_at)
-                if outcome.cancel_requested:
-                    held.stop()
-                    self._asked_to_stop(held)
-            else:  # refused, or its log is broken: in either case there is nothing to hold on to, and others go on
-                self._give_up(held, str(outcome))
+            self._heed(held, outcome)
+
+    def _look(self, engine: Engine) -> None:
+        """See whether somebody cancelled what we hold: a renewal would tell, but later."""
+        held = self._all()[:_MOST]
+        if held:
+            for each, outcome in zip(held, engine.look_many([each.claim for each in held]), strict=True):
+                self._heed(each, outcome)
+
+    def _heed(self, held: Held, outcome: Outcome) -> None:
+        if not isinstance(outcome, Receipt):
+            # Refused, or its log is broken: in either case there is nothing to hold on to, and others go on.
+            self._give_up(held, str(outcome))
+        elif outcome.cancel_requested and not held.asked_to_stop:
+            held.asked_to_stop = True
+            held.stop()
+            self._asked_to_stop(held)
 
     def _give_up(self, held: Held, why: str) -> None:
         with self._changed:

@@ -40,6 +40,7 @@ class WorkerSettings(TypedDict, total=False):
     queues: Iterable[str] | None
     concurrency: int
     grace: Span
+    cancel_grace: Span
     until_idle: bool
     poll: Span
     name: str | None
@@ -49,7 +50,8 @@ class Worker:
     """Runs the jobs of an app. `run()` and `arun()` return when it has ended; `stop()` lets it end.
 
     `concurrency` is how many attempts run at once. `grace` is how long they may go on when the worker is to stop; then
-    they are cancelled and their jobs given back. `until_idle` ends it when nothing is due and nothing will be tried
+    they are cancelled and their jobs given back. `cancel_grace` is how long a handler may take to stop when its job is
+    cancelled; then the job ends without it. `until_idle` ends it when nothing is due and nothing will be tried
     again. `poll` is how often, in seconds, it looks for jobs that nobody told it of.
     """
 
@@ -60,6 +62,7 @@ class Worker:
         queues: Iterable[str] | None = None,
         concurrency: int = 16,
         grace: Span = 30.0,
+        cancel_grace: Span = 30.0,
         until_idle: bool = False,
         poll: Span = 1.0,
         name: str | None = None,
@@ -78,6 +81,7 @@ class Worker:
         look = _seconds("poll", poll, limits.SECOND // 100, limits.MINUTE)
         self._wishes = Wishes(names("queue", queues), sorted(app.handlers), look, until_idle)
         self._concurrency, self._grace = concurrency, _seconds("grace", grace, 0, limits.DAY)
+        self._cancel_grace = _seconds("cancel_grace", cancel_grace, 0, limits.DAY)
         self._claimer: Claimer | None = None
         self._stopped = False
         self._hurry: asyncio.Event | None = None
@@ -117,7 +121,7 @@ class Worker:
 
             crew = Crew(
                 self.app, engine, lambda: opening.open(self.app.url, pool_size=1, create=False, **settings), pulse,
-                size=self._concurrency, state=state,
+                size=self._concurrency, state=state, cancel_grace=self._cancel_grace, look_every=self._wishes.poll,
             )  # fmt: skip
             keeper, claimer = Keeper(engine, pulse), Claimer(engine, crew, pulse, self._wishes)
             loops: list[_Loop] = [crew.writer, keeper, engine.store.listener(crew.woken.set)]

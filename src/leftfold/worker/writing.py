@@ -1,4 +1,8 @@
-"""What came of attempts, written in groups: whatever is there goes with the next flush, and nothing waits for more."""
+"""What came of attempts, and what they say meanwhile, written in groups.
+
+Whatever is there goes with the next flush, and nothing waits for more. Only progress does: of what a handler says twice
+within half a second, the last counts.
+"""
 
 import asyncio
 import logging
@@ -8,9 +12,12 @@ from typing import Final, NamedTuple
 
 from leftfold.aengine import AsyncEngine
 from leftfold.core import commands as c
+from leftfold.core import events as e
 from leftfold.core.errors import LeaseConflictError, LeftfoldError, RefusedError, StoreError
+from leftfold.core.lifecycle import LEASED
 from leftfold.store.ops import Ask
 from leftfold.store.patience import pauses
+from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt
 from leftfold.worker.clocks import now
 from leftfold.worker.logs import about
@@ -19,6 +26,15 @@ from leftfold.worker.pulse import MARK_EVERY, Pulse
 _LOG: Final = logging.getLogger("leftfold.worker")
 _MOST: Final = 500
 _SAY_EVERY: Final = 5.0
+_PROGRESS_EVERY: Final = 0.5
+_ANSWERED: Final = "what it waits for was answered meanwhile"
+
+
+_Key = tuple[str, int]
+
+
+def _key_of(claim: Claim) -> _Key:
+    return claim.job_id, claim.attempt
 
 
 class Ended(NamedTuple):
@@ -36,6 +52,9 @@ class Writer:
         self._pulse = pulse
         self._written = written
         self._pending: list[Ended] = []
+        self._notes: list[tuple[Claim, e.AnyNote]] = []
+        self._progress: dict[_Key, tuple[Claim, e.Progress]] = {}
+        self._said_at: dict[_Key, float] = {}
         self._busy = 0
         self._wanted = asyncio.Event()
         self._empty = asyncio.Event()
@@ -52,6 +71,22 @@ class Writer:
         self._empty.clear()
         self._wanted.set()
 
+    def tell(self, claim: Claim, note: e.AnyNote) -> None:
+        """Write this note with the next flush."""
+        if not isinstance(note, e.Progress):
+            self._notes.append((claim, note))
+            self._wanted.set()
+            return
+        key = _key_of(claim)
+        waits = key in self._progress
+        self._progress[key] = claim, note
+        if not waits:
+            left = self._said_at.get(key, 0.0) + _PROGRESS_EVERY - now()
+            if left <= 0:
+                self._wanted.set()
+            else:
+                asyncio.get_running_loop().call_later(left, self._wanted.set)
+
     async def flushed(self) -> None:
         """Wait until everything is written."""
         await self._empty.wait()
@@ -67,18 +102,48 @@ class Writer:
             self._busy = len(batch)
             if not self._pending:
                 self._wanted.clear()
+            again: list[Ended] = []
             try:
+                await self._write_notes(self._ripe({_key_of(ended.attempt.held.claim) for ended in batch}))
                 if batch:
-                    await self._write(batch)
+                    again = await self._write(batch)
             finally:
                 self._busy = 0
                 for ended in batch:
-                    self._written(ended.attempt)
+                    if ended not in again:
+                        self._said_at.pop(_key_of(ended.attempt.held.claim), None)
+                        self._written(ended.attempt)
                 if not self._pending:
                     self._empty.set()
 
-    async def _write(self, batch: list[Ended]) -> None:
-        """Write a batch, again and again until the store answers: it knows best whose the jobs are by then."""
+    def _ripe(self, ended: "set[_Key]") -> list[tuple[Claim, e.AnyNote]]:
+        """Give the notes whose time has come: progress waits a moment, but not behind the end of its attempt."""
+        notes, self._notes = self._notes[:_MOST], self._notes[_MOST:]
+        for key in list(self._progress):
+            if key in ended or self._said_at.get(key, 0.0) + _PROGRESS_EVERY <= now():
+                notes.append(self._progress.pop(key))
+                self._said_at[key] = now()
+        return notes
+
+    async def _write_notes(self, notes: list[tuple[Claim, e.AnyNote]]) -> None:
+        """Write notes, once: a refusal means that the job is somebody else's, or that it has said enough."""
+        if not notes:
+            return
+        try:
+            outcomes = await self._engine.note_many(notes)
+        except StoreError as problem:
+            self._pulse.failed("writing", problem)
+            _LOG.warning("%d notes could not be written: %s", len(notes), problem)
+            return
+        for (claim, note), outcome in zip(notes, outcomes, strict=True):
+            if isinstance(outcome, LeftfoldError):
+                _LOG.debug("job %s: %s was refused: %s", claim.job_id, note.wire, outcome, extra=about(claim))
+
+    async def _write(self, batch: list[Ended]) -> list[Ended]:
+        """Write a batch, again and again until the store answers: it knows best whose the jobs are by then.
+
+        Gives those of which there is more to write.
+        """
         pause, uncertain, say_at = pauses(), False, 0.0
         asks = [Ask(ended.attempt.held.claim.job_id, ended.command) for ended in batch]
         while True:
@@ -93,10 +158,15 @@ class Writer:
                 uncertain = True
                 await asyncio.sleep(next(pause))
                 continue
+            again: list[Ended] = []
             for ended, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, LeftfoldError):
                     self._refused(ended, outcome, uncertain=uncertain)
-            return
+                elif isinstance(ended.command, c.Suspend) and outcome.state in LEASED:
+                    # The answer came while the handler was unwound: it is to run again, with the answer.
+                    again.append(ended)
+                    self.put(Ended(ended.attempt, c.Release(by=ended.command.by, reason=_ANSWERED)))
+            return again
 
     def _refused(self, ended: Ended, refusal: LeftfoldError, *, uncertain: bool) -> None:
         claim, wire = ended.attempt.held.claim, ended.command.wire

@@ -280,6 +280,12 @@ SET until = greatest(t.now + coalesce(:lease::bigint, j.lease, {usual_lease}), j
 FROM timed t WHERE j.ctid = t.place
 RETURNING j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at;
 
+-- name: look
+-- Where jobs stand that these owners hold.
+SELECT j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at
+FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
+CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token OFFSET 0) j;
+
 -- name: lock
 -- The rows stay as they are until the transaction ends, and the clock is read behind that.
 WITH locked AS MATERIALIZED (

@@ -100,6 +100,7 @@ _VARYING: Final[Mapping[str, frozenset[str]]] = {
     "enqueue_keyed": frozenset({"id", "key", "rest"}),
     "own": frozenset({"id", "data"}),
     "renew": frozenset({"id"}),
+    "look": frozenset({"id"}),
 }
 _ONCE: Final[frozenset[str]] = frozenset()
 #: The same object each time: psycopg knows its statements by their hash.

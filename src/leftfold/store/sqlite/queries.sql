@@ -164,6 +164,11 @@ WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold
   AND frozen_at IS NULL
 RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
 
+-- name: look
+-- Where jobs stand that these owners hold.
+SELECT leftfold_text(j.id), j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at
+FROM batch b JOIN leftfold_jobs j ON j.id = b.id AND j.attempt = b.attempt AND j.token = b.token;
+
 -- name: lock
 -- Nobody else writes meanwhile: the transaction has begun as a writer.
 SELECT leftfold_text(j.id), :now FROM batch b JOIN leftfold_jobs j ON j.id = b.id ORDER BY j.id;
