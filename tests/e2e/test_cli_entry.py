@@ -32,6 +32,7 @@ def test_the_version_is_that_of_the_package() -> None:
         [], ["demo"], ["lifecycle"], ["lifecycle", "check"], ["migrate"], ["enqueue"], ["doctor"],
         ["worker"], ["workers"], ["dlq"], ["dlq", "list"], ["dlq", "show"], ["dlq", "retry"],
         ["jobs"], ["jobs", "list"], ["jobs", "show"], ["jobs", "history"],
+        ["jobs", "cancel"], ["jobs", "signal"],
         ["verify"], ["rebuild"], ["export"], ["import"], ["feed"], ["feed", "list"],
         ["feed", "read"], ["feed", "forget"],
         ["queues"], ["queues", "list"], ["queues", "pause"], ["queues", "resume"],

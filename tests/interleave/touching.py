@@ -43,6 +43,7 @@ TOUCHES: Final[Mapping[str, Touch]] = {
     "project":       _touch(locks="job, key"),
     "own":           _touch(locks="job, event"),
     "renew":         _touch(locks="job"),
+    "look":          _touch(reads="job"),
     "claim":         _touch(reads="queue, new job", locks="job, event"),
     "claims":        _touch(reads="job, event"),
     "states":        _touch(reads="job, new job"),

@@ -109,6 +109,7 @@ def live_alone(engine: Engine) -> None:
         (claim,) = engine.claim("worker", job_id=job_id)
         engine.start(claim)
         engine.heartbeat(claim)
+        engine.look_many([claim])
         engine.complete(claim)
 
 
@@ -120,6 +121,7 @@ def live_apart(engine: Engine) -> None:
         claims = [engine.claim(f"worker-{n}", queues=["apart"])[0] for n in range(4)]
         engine.start_many(claims)
         engine.heartbeat_many(claims)
+        engine.look_many(claims)
         engine.complete_many((claim, "done") for claim in claims)
 
 
@@ -148,6 +150,7 @@ def live(engine: Engine, word: str, batch: int) -> None:
     engine.workers()
     engine.forget_worker("worker")
     engine.heartbeat_many(claims)
+    engine.look_many(claims)
     engine.start_many(claims)
     engine.note_many([(claim, e.Progress(fraction=0.5)) for claim in claims])
     half = len(claims) // 2 + 1

@@ -21,6 +21,7 @@ INDEXES: Final = {
     "claim_on": {"jobs_claimable", "events_pkey"},
     "own": {"jobs_pkey"},
     "renew": {"jobs_pkey"},
+    "look": {"jobs_pkey"},
     "lock": {"jobs_pkey"},
     "load": {"jobs_pkey", "events_pkey"},
     "project": {"jobs_pkey"},

@@ -92,6 +92,8 @@ EVENTS: Final[tuple[tuple[e.AnyEvent, str], ...]] = (
         f'{{"mode":"hard","reason":"stop","error":{_ERROR_TEXT}}}',
     ),
     (e.CancelRequested(reason="stop"), '{"reason":"stop"}'),
+    (e.CancelDelivered(), "{}"),
+    (e.Starved(attempt=2, length=90_000_000), '{"attempt":2,"length":90000000}'),
     (e.Signalled(key="go", payload=_ONE), '{"key":"go","payload":1}'),
     (e.Progress(fraction=0.5, message="half"), '{"fraction":0.5,"message":"half"}'),
     (e.PlanGenerated(plan=_ONE), '{"plan":1}'),

@@ -143,6 +143,7 @@ REASONS: Final = {
     "limit_exceeded": Reason.VALIDATION_FAILED,
     "dependency": Reason.DEPENDENCY_UNAVAILABLE,
     "timeout": Reason.TIMEOUT,
+    "wait_expired": Reason.TIMEOUT,
     "infrastructure": Reason.INFRASTRUCTURE_FAILURE,
     "compensation": Reason.COMPENSATION_FAILED,
     "permanent": Reason.POLICY_VIOLATION,

@@ -17,6 +17,7 @@ CODES: Final = {
     "TransientError": "transient",
     "PermanentError": "permanent",
     "Retry": "retry",
+    "WaitExpired": "wait_expired",
     "OutcomeError": "outcome",
     "JobFailed": "job_failed",
     "JobCancelled": "job_cancelled",
@@ -67,7 +68,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     drawn: dict[str, str] = {}
     line_of_parents: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        node = re.match(r"([│├└─ ]*)(\w+Error\b(?! serves)|Retry|JobFailed|JobCancelled)", line)
+        node = re.match(r"([│├└─ ]*)(\w+Error\b(?! serves)|Retry|WaitExpired|JobFailed|JobCancelled)", line)
         if node:
             depth = len(node[1]) // 4
             drawn[node[2]] = line_of_parents[depth - 1] if depth else "Exception"

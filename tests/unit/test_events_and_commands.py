@@ -38,6 +38,8 @@ TRANSITIONS: Final = [
 ]
 NOTES: Final = [
     "cancel_requested",
+    "cancel_delivered",
+    "starved",
     "signalled",
     "progress",
     "plan_generated",
@@ -81,7 +83,7 @@ def test_the_names_on_the_wire_never_change() -> None:
 
 
 def test_a_name_stands_for_one_event() -> None:
-    assert len(e.BY_WIRE) == len(e.TRANSITIONS) + len(e.NOTES) == 28
+    assert len(e.BY_WIRE) == len(e.TRANSITIONS) + len(e.NOTES) == 30
     assert all(event.wire == wire for wire, event in e.BY_WIRE.items())
 
 

@@ -1,4 +1,4 @@
-"""`leftfold jobs`: list them, show one, read its history."""
+"""`leftfold jobs`: list them, show one, read its history, tell it something."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from leftfold.asking import PAGE_MAX
-from leftfold.cli import shapes
+from leftfold.cli import shapes, telling
 from leftfold.cli.showing import history_lines, job_lines, job_table
 from leftfold.cli.store import Place, emit, opened, with_filter, with_json, with_store
 from leftfold.cli.values import beginning_of, id_of
@@ -25,10 +25,14 @@ with_dialect = click.option(
 
 @click.group()
 def jobs() -> None:
-    """List jobs, show one, read its history.
+    """List jobs, show one, read its history, cancel it, answer what it waits for.
 
     A job is named by its id, or by a beginning of it that no other job shares.
     """
+
+
+jobs.add_command(telling.cancel)
+jobs.add_command(telling.signal)
 
 
 @jobs.command("list")

@@ -7,7 +7,8 @@ LeftfoldError
 │   │   └── LimitExceededError
 │   ├── TransientError        worth another attempt
 │   │   └── Retry             after so many seconds
-│   └── PermanentError        not worth another attempt
+│   ├── PermanentError        not worth another attempt
+│   └── WaitExpired           raised in a handler: nobody answered what it waits for in time
 ├── OutcomeError              raised to who waits for a job's result
 │   ├── JobFailed
 │   ├── JobCancelled

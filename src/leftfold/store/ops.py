@@ -170,8 +170,8 @@ def look(claims: Sequence[Claim]) -> Steps[list[Outcome]]:
     """Say where jobs stand that their owners hold, or that they do not."""
     fences = [(claim.job_id, claim.attempt, c.digest(claim.token)) for claim in claims]
     rows = (yield Query("look", columns=("id", "attempt", "token"), rows=fences)) if fences else []
-    found = {(row[0], row[4]): _receipt(row) for row in rows}
-    return [found.get((claim.job_id, claim.attempt)) or _not_held(claim) for claim in claims]
+    found = {(receipt.job_id, receipt.attempt, token): receipt for *row, token in rows for receipt in [_receipt(row)]}
+    return [found.get(fence) or _not_held(claim) for fence, claim in zip(fences, claims, strict=True)]
 
 
 def _not_held(claim: Claim) -> LeaseConflictError:

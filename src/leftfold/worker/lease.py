@@ -2,15 +2,19 @@
 
 Two threads, so that neither a handler that blocks the event loop nor a store that does not answer stands in the way:
 one renews, with an engine of its own, and one watches the local deadlines. Code that holds the interpreter's lock
-starves both; that is noticed afterwards, and said.
+starves both; that is noticed afterwards, and stands on the logs of the jobs that were lost by it.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-from leftfold.core.errors import LeftfoldError
+from leftfold.core import events as e
+from leftfold.core.commands import Actor
+from leftfold.core.errors import LeftfoldError, RefusedError
+from leftfold.core.lifecycle import Who
 from leftfold.engine import Engine
 from leftfold.store.ops import Outcome
 from leftfold.store.replies import Claim, Receipt
@@ -24,6 +28,7 @@ _MARGIN: Final = 1.0
 _AGAIN: Final = 0.5
 _BEAT_EVERY: Final = 5.0
 _LOOK_EVERY: Final = 1.0
+_LATE: Final = 1.0
 _MOST: Final = 5_000  # in one statement
 
 
@@ -34,6 +39,7 @@ class Held:
         self.claim = claim
         self.stop = stop  # tells the handler; from any thread, whatever the event loop does
         self.asked_to_stop = False
+        self.look_at = 0.0
         self.length = claim.policy.lease / _SECOND
         self.renewed(asked_at)
 
@@ -68,6 +74,8 @@ class Leases:
         self._held: set[Held] = set()
         self._changed = threading.Condition()
         self._renew_at = self._watch_at = 0.0  # when each thread looks next
+        self._starved = (0.0, 0.0)  # for how long nothing ran, and when that was over
+        self._unsaid: list[tuple[Claim, float]] = []  # what was lost by it
         self._stopped = False
         self._threads = [
             threading.Thread(target=target, name=f"leftfold-{name}", daemon=True)
@@ -89,9 +97,10 @@ class Leases:
 
     def hold(self, held: Held) -> None:
         """Renew this one from now on. Threads that look in time anyway are left to sleep."""
+        held.look_at = now() + self._look_every
         with self._changed:
             self._held.add(held)
-            if held.renew_at < self._renew_at or held.give_up_at < self._watch_at:
+            if min(held.renew_at, held.look_at) < self._renew_at or held.give_up_at < self._watch_at:
                 self._changed.notify_all()
 
     def drop(self, held: Held) -> None:
@@ -103,14 +112,13 @@ class Leases:
 
     def _renew_for_ever(self) -> None:
         engine: Engine | None = None
-        beat_at = look_at = 0.0
+        beat_at = 0.0
         while not self._stopped:
             try:
                 engine = engine or self._open()
                 self._renew(engine)
-                if now() >= look_at:
-                    self._look(engine)
-                    look_at = now() + self._look_every
+                self._look(engine)
+                self._say_what_was_starved(engine)
                 self._pulse.mark("renewals")
                 if now() >= beat_at:
                     self._beat(engine)
@@ -123,7 +131,7 @@ class Leases:
                 self._pause(problem)
             else:
                 with self._changed:
-                    self._renew_at = min([beat_at, *(min(held.renew_at, look_at) for held in self._held)])
+                    self._renew_at = min([beat_at, *(min(held.renew_at, held.look_at) for held in self._held)])
                     self._wait_until(self._renew_at)
         if engine is not None:
             engine.close()
@@ -147,10 +155,18 @@ class Leases:
             return list(self._held)
 
     def _wait_until(self, moment: float) -> None:
-        """Wait, with the lock held."""
+        """Wait, with the lock held. Who wakes long after the moment was kept from running, as everybody else was."""
         seconds = moment - now()
-        if not self._stopped and seconds > 0:
-            self._changed.wait(seconds)
+        if self._stopped or seconds <= 0:
+            return
+        self._changed.wait(seconds)
+        late = now() - moment
+        if late > _LATE:
+            self._starved = (late, now())
+            self._pulse.starved(late)
+            _LOG.warning(
+                "nothing else ran for %.1f s: something held the interpreter's lock, or the machine slept", late
+            )
 
     def _renew(self, engine: Engine) -> None:
         asked_at = now()
@@ -163,10 +179,12 @@ class Leases:
             self._heed(held, outcome)
 
     def _look(self, engine: Engine) -> None:
-        """See whether somebody cancelled what we hold: a renewal would tell, but later."""
+        """See whether somebody cancelled what we hold: a renewal would tell, but later. If one is due, all are seen."""
+        looked_at = now()
         held = self._all()[:_MOST]
-        if held:
+        if any(each.look_at <= looked_at for each in held):
             for each, outcome in zip(held, engine.look_many([each.claim for each in held]), strict=True):
+                each.look_at = looked_at + self._look_every
                 self._heed(each, outcome)
 
     def _heed(self, held: Held, outcome: Outcome) -> None:
@@ -184,7 +202,23 @@ class Leases:
                 return  # its outcome is written by now
             self._held.discard(held)
         held.stop()
+        length, over_at = self._starved
+        if over_at and now() - over_at < _LATE:
+            why = f"nothing of this worker ran for {length:.1f} s, its renewals neither"
+            with self._changed:
+                self._unsaid.append((held.claim, length))
+                self._renew_at = 0.0
+                self._changed.notify_all()
         self._lost(held, why)
+
+    def _say_what_was_starved(self, engine: Engine) -> None:
+        """Say on the logs of lost jobs why. They are not ours any more: whoever has them now may read it."""
+        by = Actor(who=Who.WORKER, name=self._pulse.worker)
+        while self._unsaid:
+            claim, length = self._unsaid[0]
+            with suppress(RefusedError):  # it has ended meanwhile
+                engine.note(claim.job_id, e.Starved(attempt=claim.attempt, length=round(length * _SECOND)), by=by)
+            del self._unsaid[0]
 
     # --- deadlines --------------------------------------------------------------------------------------------------
 
@@ -195,12 +229,6 @@ class Leases:
                 planned = min([now() + _LOOK_EVERY, *(held.give_up_at for held in self._held)])
                 self._watch_at = planned
                 self._wait_until(planned)
-            late = now() - planned
-            if late > 1.0:
-                self._pulse.starved(late)
-                _LOG.warning(
-                    "nothing else ran for %.1f s: something held the interpreter's lock, or the machine slept", late
-                )
             for held in self._all():
                 if held.give_up_at <= now():
                     self._give_up(held, "its lease could not be renewed in time")

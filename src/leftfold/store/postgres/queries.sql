@@ -282,7 +282,7 @@ RETURNING j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.canc
 
 -- name: look
 -- Where jobs stand that these owners hold.
-SELECT j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at
+SELECT j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at, j.token
 FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
 CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token OFFSET 0) j;
 

@@ -166,7 +166,7 @@ RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_re
 
 -- name: look
 -- Where jobs stand that these owners hold.
-SELECT leftfold_text(j.id), j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at
+SELECT leftfold_text(j.id), j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at, j.token
 FROM batch b JOIN leftfold_jobs j ON j.id = b.id AND j.attempt = b.attempt AND j.token = b.token;
 
 -- name: lock

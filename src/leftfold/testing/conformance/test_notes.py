@@ -20,6 +20,8 @@ from leftfold.testing.conformance.scene import NOBODY, Scene, forged, shown
 
 DATA: Final = Raw(b'{"a":[1,"Zo\xc3\xab \\"quoted\\""]}')
 NOTES: Final[list[e.AnyNote]] = [
+    e.CancelDelivered(),
+    e.Starved(attempt=1, length=90_000_000),
     e.Progress(fraction=0.25, message="a quarter, or ¼"),
     e.PlanGenerated(plan=DATA),
     e.NodeStarted(node="fetch", data=DATA),

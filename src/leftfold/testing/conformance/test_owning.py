@@ -255,6 +255,43 @@ class TestComplete:
         assert scene.engine.complete(claim).state is State.SUCCEEDED
 
 
+class TestLookMany:
+    """Whether claims hold, and what was asked of their owners: nothing is written."""
+
+    def test_a_claim_that_holds(self, scene: Scene) -> None:
+        first, second = batch(scene, 2)
+        scene.engine.start(second)
+        with scene.unchanged():
+            found = scene.engine.look_many([first, second])
+        assert [each.state for each in found if isinstance(each, Receipt)] == [State.CLAIMED, State.RUNNING]
+        assert [each.cancel_requested for each in found if isinstance(each, Receipt)] == [False, False]
+
+    def test_a_request_to_stop_is_seen(self, scene: Scene) -> None:
+        first, second = running(scene, 2)
+        scene.engine.cancel(second.job_id)
+        found = scene.engine.look_many([second, first])
+        assert [each.cancel_requested for each in found if isinstance(each, Receipt)] == [True, False]
+
+    def test_what_is_not_held_any_more_is_told_so(self, scene: Scene) -> None:
+        cancelled, stalled, done, again, fine = running(scene, 5)
+        scene.engine.cancel(cancelled.job_id, mode="hard")
+        scene.engine.stall(stalled.job_id)
+        scene.engine.complete(done)
+        scene.engine.release(again)
+        scene.engine.claim("worker-1", job_id=again.job_id)
+        forgery = replace(fine, token="forged")
+        asked = [cancelled, stalled, done, again, forgery, forged(NOBODY), fine]
+        found = scene.engine.look_many(asked)
+        assert [type(each) for each in found] == [LeaseConflictError] * 6 + [Receipt]
+
+    def test_none_are_none(self, scene: Scene) -> None:
+        assert scene.engine.look_many([]) == []
+
+    def test_a_batch_has_a_bound(self, scene: Scene) -> None:
+        with scene.refuses(LimitExceededError):
+            scene.engine.look_many([forged(NOBODY)] * 10_001)
+
+
 class TestCompleteMany:
     """Many ends in one statement."""
 
