@@ -153,7 +153,7 @@ OWNING: Final = (
     Row("fail, exhausted and closed", "fail", s.running_last_try_closed, lambda on, held: on.fail(held.claim, "no")),
     Row(
         "fail many", "fail_many", s.two_running,
-        lambda on, held: on.fail_many((claim, "no") for claim in held.claims), whole=False,
+        lambda on, held: on.fail_many((claim, "no") for claim in held.claims),
     ),
     Row(
         "settle many, each its own way", "settle_many", s.two_running,
@@ -166,7 +166,7 @@ OWNING: Final = (
         whole=False,
     ),
     Row("release", "release", s.running, lambda on, held: on.release(held.claim, due=60, reason="later")),
-    Row("release many", "release_many", s.two_running, lambda on, held: on.release_many(held.claims), whole=False),
+    Row("release many", "release_many", s.two_running, lambda on, held: on.release_many(held.claims)),
     Row(
         "suspend for a time", "suspend", s.running,
         lambda on, held: on.suspend(held.claim, "nap", until=WaitFor.TIMER, deadline=60),
@@ -179,7 +179,7 @@ OWNING: Final = (
     Row("park by request", "suspend", s.running, lambda on, held: on.suspend(held.claim, "ok", request_id=ASKED)),
     Row(
         "suspend many", "suspend_many", s.two_running,
-        lambda on, held: on.suspend_many(held.claims, "approved"), whole=False,
+        lambda on, held: on.suspend_many(held.claims, "approved"),
     ),
     Row("note", "note", s.running, lambda on, held: on.note(held.claim, e.Progress(fraction=0.5)), Repeated.ANEW),
     Row(
@@ -243,7 +243,7 @@ ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *T
 #: What reads, or ends: there is nothing in it to be done by half.
 READS: Final = frozenset({
     "get", "is_frozen", "history", "histories", "find", "list", "counts", "queues", "consumers", "export_jobs", "close",
-    "clock", "next_due", "workers",
+    "clock", "look_many", "next_due", "workers",
 })  # fmt: skip
 #: What is a row of calls that have rows of their own.
 COMPOSED: Final = frozenset({"follow"})

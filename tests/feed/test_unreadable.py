@@ -6,7 +6,7 @@ from tests.migration.raw import PostgresRaw, Raw, SqliteRaw
 from tests.places import Place
 
 from leftfold import Engine
-from leftfold.core.errors import CorruptLogError, FeedConflictError
+from leftfold.core.errors import CorruptLogError, FeedConflictError, StoreError
 from leftfold.store.audit import Finding, What
 
 
@@ -71,8 +71,28 @@ def test_an_event_of_a_later_version_is_waited_for(place: Place) -> None:
         page = engine.feed("audit")
         assert (len(page.records), page.caught_up) == (3, False), "what stands before it is given"
         engine.acknowledge(page)
-        with pytest.raises(CorruptLogError, match="newer version"):
+        with pytest.raises(CorruptLogError, match=r"event 2 of job .*newer version"):
             engine.feed("audit")
+
+
+def test_what_only_looks_like_an_event_of_a_later_version_is_passed_once_it_is_known(place: Place) -> None:
+    with place.open() as engine:
+        ids = claimed(engine)
+        damage(place, "format = 99")
+        assert engine.verify().frozen == (ids[1],), "its seal does not fit"
+        assert [record.version for record in engine.follow("audit")] == [1, 1, 1]
+        assert engine.consumers()[0].behind == 0
+
+
+@pytest.mark.parametrize("seen", ["", "1:2", "1:x:", "::"])
+def test_a_place_that_somebody_damaged_is_told_so(on_sqlite: Place, seen: str) -> None:
+    with on_sqlite.open() as engine:
+        engine.enqueue("work")
+        list(engine.follow("audit"))
+        with SqliteRaw(on_sqlite) as raw:
+            raw.run(f"UPDATE feeds SET seen = '{seen}'")  # noqa: S608 - our own
+        with pytest.raises(StoreError, match="no place in the feed"):
+            list(engine.follow("audit"))
 
 
 @pytest.mark.parametrize("change", ["data = '{'", "no text", "gone"])

@@ -1,5 +1,7 @@
 """A PostgreSQL that lets its clients wait, throws them out, or lets them in no more."""
 
+import gc
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,14 +11,19 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 from tests.concurrency.crowd import DEADLINE, eventually, outcome
 from tests.ground.load import Writer, check_told
 from tests.places import Place, logs_of
 from tests.store.between import between
 
 import leftfold
-from leftfold import Engine, Receipt
+from leftfold import Engine, NewJob, Receipt
+from leftfold.core import commands as c
+from leftfold.core import events as e
 from leftfold.core.errors import OutcomeUnknownError, StoreUnavailableError
+from leftfold.store.ops import Ask
 from leftfold.store.query import Query
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -163,6 +170,58 @@ def test_a_pool_that_is_lent_out_is_reported(on_postgres: Place, monkeypatch: py
         with all_lent(engine), pytest.raises(StoreUnavailableError, match=r"is pool_size too small\?"):
             engine.enqueue("work")
         assert engine.enqueue("work").changed
+
+
+def test_what_is_written_of_a_batch_is_told_when_the_rest_cannot_be(on_postgres: Place) -> None:
+    """Who heard that nothing was written would say everything again."""
+    with with_settings(on_postgres, {"lock_timeout": "50ms"}).open() as engine:
+        engine.enqueue_many([NewJob("work") for _ in range(2)])
+        free, held = engine.claim("worker", limit=2, start=True)
+        notes = [(free, e.Progress(fraction=0.5)), *[(held, e.Progress(fraction=n / 10)) for n in (1, 2)]]
+        with locked(on_postgres, held.job_id):
+            told = engine.note_many(notes)
+            assert [type(each) for each in told] == [Receipt, StoreUnavailableError, StoreUnavailableError]
+            stale = replace(held, token="stale")  # it goes the long way
+            done = engine.complete_many([(free, "done"), (stale, "done")])
+            assert [type(each) for each in done] == [Receipt, StoreUnavailableError]
+            with pytest.raises(StoreUnavailableError):
+                engine.complete_many([(stale, "done")])
+            settled = [
+                Ask(free.job_id, c.Complete(by=free.actor, result=Raw(b'"done"'))),
+                Ask(held.job_id, c.Release(by=held.actor)),
+            ]
+            assert [type(each) for each in engine.settle_many(settled)] == [Receipt, StoreUnavailableError]
+        wires = [record.event.wire for record in engine.history(free.job_id)]
+        assert wires == ["enqueued", "claimed", "started", "progress", "succeeded"]
+        assert engine.complete(held).changed
+
+
+def test_texts_with_backslashes_mean_the_same_whatever_the_server_is_told(own_database: Place) -> None:
+    with psycopg.connect(own_database.url, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f'ALTER DATABASE "{name}" SET standard_conforming_strings = off'.encode())
+    with own_database.open() as engine:
+        job_id = engine.enqueue("work", {"path": "C:\\x41"}, key="a\\b").job_id
+        engine.enqueue_many([NewJob("work", "\\") for _ in range(3)])
+        (claim,) = engine.claim("worker", job_id=job_id)
+        engine.start(claim)
+        engine.complete(claim, "\\n")
+        assert engine.get(job_id).payload == {"path": "C:\\x41"}
+        assert engine.verify().is_clean
+
+
+def test_an_idle_connection_keeps_nothing_of_what_it_carried(on_postgres: Place) -> None:
+    large = "x" * 100_000
+    with on_postgres.open(pool_size=1) as engine:
+        engine.enqueue("work")  # what is learned once
+        tracemalloc.start()
+        try:
+            engine.enqueue_many([NewJob("work", large) for _ in range(50)])
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < 1_000_000
+        finally:
+            tracemalloc.stop()
+        assert engine.store._pool.full == set()  # type: ignore[attr-defined]
 
 
 def test_a_database_that_takes_no_writes_is_reported_with_what_to_do(on_postgres: Place) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from leftfold.core.decide import Forbidden
-from leftfold.engine import making, running
-from leftfold.store import ops
+from leftfold.engine import running
+from leftfold.store import creating, ops
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.postgres import wire
 from leftfold.store.postgres.driver import PostgresStore
@@ -51,7 +51,7 @@ def _commit_by_statement(patch: Patch) -> None:
         return Operation(steps, apart=True, reads=reads)
 
     patch.setattr(running, "Operation", apart)
-    patch.setattr(making, "Operation", apart)
+    patch.setattr(creating, "Operation", apart)
 
 
 def _no_retry(patch: Patch) -> None:

@@ -113,12 +113,15 @@ def log_of(engine: Engine, job_id: str) -> Log:
     return engine.store.run(Operation(steps, reads=True))
 
 
-def forge(engine: Engine, job_id: str, event: e.AnyEvent, who: Who, *, actor: str = "forger", at: int = 0) -> None:
+def forge(
+    engine: Engine, job_id: str, event: e.AnyEvent, who: Who, *,
+    actor: str = "forger", at: int = 0, stored: int = FORMAT,
+) -> None:  # fmt: skip
     """Append an event that nobody decided, with its seal, and let the row know of it: who can write can do that."""
     log = log_of(engine, job_id)
     record = Record(
         job_id=job_id, version=log.job.version + 1, at=log.job.updated_at + at, who=who, actor=actor, event=event,
-        data=encode(event),
+        data=encode(event), format=stored,
     )  # fmt: skip
     row = row_of(log.job, log.records, link(log.head, record))._replace(version=record.version, updated_at=record.at)
     _write(engine, [record], log.head, row)
@@ -194,6 +197,10 @@ def _running(engine: Engine) -> str:
     return claim.job_id
 
 
+def _later_event(engine: Engine, _: Shell, job_id: str) -> None:
+    forge(engine, job_id, e.Custom(name="later"), Who.OPERATOR, stored=FORMAT + 1)
+
+
 TOKEN: Final = "0123456789abcdef"
 
 #: Each is done to a job with four events: enqueued, claimed, started, succeeded.
@@ -202,8 +209,9 @@ ON_ENDED: Final = (
     Damage("an event of no known name", What.UNREADABLE, _unknown_event),
     Damage("an event by nobody", What.UNREADABLE, lambda _, shell, job: shell.edit(job, 3, who="ghost")),
     Damage("format 0", What.UNREADABLE, lambda _, shell, job: shell.edit(job, 3, format=0)),
-    Damage("a later format", What.NEWER, lambda _, shell, job: shell.edit(job, 4, format=FORMAT + 1), freezes=False),
-    Damage("a later format early", What.NEWER, lambda _, shell, job: shell.edit(job, 2, format=9), freezes=False),
+    Damage("a later format", What.CHAIN, lambda _, shell, job: shell.edit(job, 4, format=FORMAT + 1)),
+    Damage("a later format early", What.CHAIN, lambda _, shell, job: shell.edit(job, 2, format=9)),
+    Damage("an event of a later version", What.NEWER, _later_event, freezes=False),
     Damage("no events", What.NO_LOG, lambda _, shell, job: shell.remove(job)),
     Damage("no row", What.NO_ROW, lambda _, shell, job: shell.remove_row(job), freezes=False),
     Damage("no first event", What.GAP, lambda _, shell, job: shell.remove(job, "version = 1")),

@@ -240,7 +240,13 @@ FORGED: dict[str, tuple[Edit, What]] = {
     "no row": (lambda lines: with_job(lines, head=None), What.NO_ROW),
     "another head": (lambda lines: with_job(lines, head="00" * 32), What.HEAD),
     "another's log": (lambda lines: with_job(lines, log=json.loads(lines[2])["log"]), What.CHAIN),
-    "a later event": (lambda lines: with_event(lines, format=2), What.NEWER),
+    "a later event": (lambda lines: with_event(lines, format=2), What.CHAIN),
+    "a lease that nobody could keep": (lambda lines: with_job(lines, beside={"renewals": 1, "until": 2**70}), What.ROW),
+    "too many renewals": (lambda lines: with_job(lines, beside={"renewals": 2**40, "until": 2**50}), What.ROW),
+    "a request with a NUL": (
+        lambda lines: with_job(lines, beside={"renewals": 1, "until": 2**50, "renewed_by": "a\0b"}),
+        What.ROW,
+    ),
     "a lease without end": (lambda lines: with_job(lines, beside={"until": 2**60}), What.ROW),
     "a lease that was shortened": (lambda lines: with_job(lines, beside={"renewals": 1, "until": 5}), What.ROW),
 }

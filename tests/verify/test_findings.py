@@ -6,11 +6,12 @@ import pytest
 from tests.concurrency.crowd import Crowd
 from tests.migration.raw import PostgresRaw
 from tests.places import Place
-from tests.verify.planting import ON_ENDED, ON_RUNNING, Damage, Shell, damaged, succeeded
+from tests.verify.planting import ON_ENDED, ON_RUNNING, Damage, Shell, damaged, forge, succeeded
 
 from leftfold import Engine, NewJob
+from leftfold.core import events as e
 from leftfold.core.errors import JobFrozenError
-from leftfold.core.lifecycle import State
+from leftfold.core.lifecycle import Who
 from leftfold.store.audit import What
 from leftfold.testing.clock import FakeClock
 from leftfold.times import to_datetime
@@ -84,13 +85,12 @@ def test_progress_is_told_page_by_page(engine: Engine) -> None:
     assert heard == [64, 192, 448, 960, 1_001], "few at first, then more"
 
 
-def test_an_event_of_a_later_version_stops_nobody_but_those_who_cannot_read_it(engine: Engine, shell: Shell) -> None:
+def test_an_event_of_a_later_version_stops_nobody_but_those_who_cannot_read_it(engine: Engine) -> None:
     (claim,) = engine.claim("worker", job_id=engine.enqueue("work").job_id)
-    shell.edit(claim.job_id, 2, format=2)
+    forge(engine, claim.job_id, e.Custom(name="later"), Who.OPERATOR, stored=2)
     verdict = engine.verify()
     assert ([each.what for each in verdict.findings], verdict.frozen) == ([What.NEWER], ())
-    shell.edit(claim.job_id, 2, format=1)
-    assert engine.start(claim).state is State.RUNNING
+    assert not engine.is_frozen(claim.job_id), "somebody else can read it, and goes on"
 
 
 # --- while others write -----------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """However many jobs there are, a page of them is in memory at a time."""
 
 import gc
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -64,3 +66,31 @@ def test_many_times_as_many_jobs_need_hardly_more_memory(
         with file_in(filled[size]).open() as engine:
             peaks.append(peak(lambda engine=engine: act(engine)))  # type: ignore[misc]
     assert peaks[1] < 1.25 * peaks[0] + 300_000, peaks
+
+
+VERIFIED = """
+import re, sys
+import leftfold
+from leftfold.store import audit
+from leftfold.store.query import Operation
+
+def most():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+with leftfold.open(sys.argv[1], create=False) as engine:
+    page = engine.list(limit=1000)
+    while page.next:  # until its cache is full
+        page = engine.list(limit=1000, after=page.next)
+    before = most()
+    assert engine.store.run(Operation(lambda: audit.overall(10), reads=True)) == []
+    print(most() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nobody else tells how much a process took")
+def test_the_library_below_needs_hardly_more_either(filled: dict[int, Path]) -> None:
+    """It sorts in memory whatever it is asked to group, where no trace of Python sees it."""
+    ran = subprocess.run(
+        [sys.executable, "-c", VERIFIED, file_in(filled[20]).url], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) < 600, "KiB; twenty thousand jobs, sorted, are more than a thousand"

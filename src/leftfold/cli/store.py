@@ -157,12 +157,13 @@ def _check_tables(file: Path) -> None:
     if not head:
         raise StoreNotReadyError(f"{file} is empty: `leftfold migrate` makes a store of it")
     from leftfold.store.sqlite.library import sqlite  # noqa: PLC0415
+    from leftfold.store.sqlite.trouble import raise_translated  # noqa: PLC0415
 
     connection = sqlite.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'leftfold_migrations'").fetchall():
             raise StoreNotReadyError(f"{file} holds no leftfold tables: run `leftfold migrate` first")
     except sqlite.Error as problem:
-        raise StoreError(f"{file}: {problem}") from problem
+        raise_translated(problem, str(file))
     finally:
         connection.close()

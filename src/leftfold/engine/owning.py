@@ -145,9 +145,13 @@ class Owning(Running):
         others = [place for place, ask in enumerate(asked) if not isinstance(ask.command, c.Complete)]
         outcomes: dict[int, Outcome] = {}
         for places in (succeeded, others):
-            if places:
-                written = self._own([asked[place] for place in places])
-                outcomes.update(zip(places, written, strict=True))
+            try:
+                written = self._own([asked[place] for place in places]) if places else []
+            except StoreError as problem:
+                if not outcomes:
+                    raise
+                written = [problem] * len(places)
+            outcomes.update(zip(places, written, strict=True))
         return [outcomes[place] for place in range(len(asked))]
 
     def release(

@@ -51,7 +51,8 @@ class Proving(Running):
             wrong = sorted({each.job_id for each in found if each.job_id and each.what not in audit.HARMLESS})
             if freeze and wrong:
                 frozen += self._freeze(wrong, by)
-            standing += [each.job_id for each in kept if each.frozen_at is not None and each.job_id not in wrong]
+            still = [each.job_id for each in kept if each.frozen_at is not None and each.job_id not in wrong]
+            standing = (standing + still)[:FINDINGS_MAX]
             jobs, events = jobs + len(kept), events + sum(len(each.events) for each in kept)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
             after = kept[-1].job_id
@@ -63,7 +64,7 @@ class Proving(Running):
             found = self._read(audit.overall, FINDINGS_MAX)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
         return Verdict(jobs=jobs, events=events, findings=tuple(findings), total=total, frozen=tuple(frozen),
-                       still_frozen=tuple(standing[:FINDINGS_MAX]))  # fmt: skip
+                       still_frozen=tuple(standing))  # fmt: skip
 
     def rebuild(self, job: str | None = None, *, reason: str, by: str | None = None) -> list[Finding]:
         """Bring rows that differ from their logs to what the logs say, and the counters; give what was mended.

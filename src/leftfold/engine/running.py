@@ -74,7 +74,13 @@ class Running:
         rest = [place for place in range(len(asks)) if place not in done]
         if rest:
             others = [asks[place] for place in rest]
-            outcomes = self._write(Operation(lambda: ops.carry_out(others, self._forbidden)))
+            outcomes: list[Outcome]
+            try:
+                outcomes = self._write(Operation(lambda: ops.carry_out(others, self._forbidden)))
+            except StoreError as problem:
+                if not done:
+                    raise
+                outcomes = [problem] * len(rest)  # of these alone: the others are written
             return [done[place] if place in done else outcomes[rest.index(place)] for place in range(len(asks))]
         return [done[place] for place in range(len(asks))]
 

@@ -18,7 +18,7 @@ from leftfold.core.job import Job, evolve
 from leftfold.core.lifecycle import ENDED
 from leftfold.core.record import FORMAT, GENESIS, Record, link, seal
 from leftfold.store.query import Arguments, Columns, Query, Steps, ids
-from leftfold.store.rows import COLUMNS, Row, record_of, row_of
+from leftfold.store.rows import COLUMNS, Row, record_of, row_of, unsealed
 
 
 class What(StrEnum):
@@ -107,7 +107,7 @@ def examine(kept: Kept) -> Examined:
     head = GENESIS
     findings: list[Finding] = []
     for place, columns in enumerate(kept.events, start=1):
-        found = _next_record(kept.job_id, place, columns)
+        found = _next_record(kept.job_id, place, columns, head)
         if isinstance(found, Finding):
             findings.append(found)
             break
@@ -133,15 +133,19 @@ def _sound(findings: Iterable[Finding]) -> bool:
     return all(finding.mendable for finding in findings)
 
 
-def _next_record(job_id: str, place: int, columns: Columns) -> Record | Finding:
+def _next_record(job_id: str, place: int, columns: Columns, head: bytes) -> Record | Finding:
     version, _, stored = columns[:3]
     if version != place:
         return Finding(what=What.GAP, detail=f"event {place} is missing: {version} stands there", job_id=job_id)
     try:
         return record_of(job_id, columns)
     except CorruptLogError as problem:
-        what = What.NEWER if stored > FORMAT else What.UNREADABLE
-        return Finding(what=what, detail=f"event {place}: {problem}", job_id=job_id)
+        if stored <= FORMAT:
+            return Finding(what=What.UNREADABLE, detail=f"event {place}: {problem}", job_id=job_id)
+        if unsealed(head, job_id, columns):
+            detail = f"event {place} says that a later version wrote it, and is not the one that was sealed"
+            return Finding(what=What.CHAIN, detail=detail, job_id=job_id)
+        return Finding(what=What.NEWER, detail=f"event {place}: {problem}", job_id=job_id)
 
 
 def _kind_of(job: Job | None, record: Record) -> What:

@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import asdict
 
+from leftfold.core import limits
 from leftfold.core.errors import CorruptLogError, ValidationError
 from leftfold.core.frozen import Frozen
 from leftfold.store.audit import Examined, Finding, Kept, What, examine, rebuilt
@@ -219,6 +220,8 @@ def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
         if not each.findings and heads.get(each.kept.job_id, b"") is None
     ]
     new = [each for each in jobs if not each.findings and each.kept.job_id not in heads]
+    refused += [_refusal(each, What.ROW, why) for each in new if (why := _impossible(each.kept.row))]
+    new = [each for each in new if not _impossible(each.kept.row)]
     rows = [rebuilt(each) for each in new]
     made = {row[0] for row in (yield Query("insert", columns=COLUMNS, rows=rows))} if rows else set()
     events = [(each.kept.job_id, *columns) for each in new if each.kept.job_id in made for columns in each.kept.events]
@@ -228,6 +231,20 @@ def bring_in(jobs: Sequence[Examined]) -> Steps[Imported]:
         _refusal(each, What.KEY, "another live job holds its key") for each in new if each.kept.job_id not in made
     ]
     return Imported(imported=len(made), present=len(present), refused=tuple(refused))
+
+
+def _impossible(row: Row | None) -> str | None:
+    """Say what of what stands beside the log, which no hash covers, no store of ours can have written."""
+    if row is None:
+        return None
+    try:
+        limits.between("renewals", row.renewals, 0, 2**31 - 1)
+        limits.between("the end of the lease", row.until or 0, 0, limits.TIME_MAX)
+        limits.key("the request of the last renewal", row.renewed_by)
+        limits.key("the hash of that request", row.renewed_hash)
+    except ValidationError as problem:
+        return str(problem)
+    return None
 
 
 def _head(heads: dict[str, bytes | None], each: Examined) -> bytes | None:

@@ -15,8 +15,8 @@ from leftfold.core.errors import CorruptLogError, FeedConflictError, StoreError
 from leftfold.core.frozen import Frozen
 from leftfold.core.record import FORMAT, Record
 from leftfold.store.audit import Finding, What
-from leftfold.store.query import Arguments, Query, Steps
-from leftfold.store.rows import record_of
+from leftfold.store.query import Arguments, Query, Steps, ids
+from leftfold.store.rows import FROZEN_AT, record_of
 
 #: How many events are looked at in one go by a consumer that is far behind.
 WINDOW: Final = 20_000
@@ -37,8 +37,13 @@ class Snapshot(NamedTuple):
     @classmethod
     def of(cls, text: str) -> "Snapshot":
         """Read it as PostgreSQL writes it."""
-        low, high, still_open = text.split(":")
-        return cls(int(low), int(high), tuple(each for each in still_open.split(",") if each))
+        try:
+            low, high, still_open = text.split(":")
+            return cls(int(low), int(high), tuple(each for each in still_open.split(",") if each))
+        except ValueError as problem:
+            raise StoreError(
+                f"{text!r} is no place in the feed: somebody changed it; forget the consumer, and let it start again"
+            ) from problem
 
 
 class FeedPage(Frozen):
@@ -95,7 +100,7 @@ def read(consumer: str, limit: int) -> Steps[FeedPage]:
             break
         # Behind the whole moment: a look that began with it again would find the same, if it has many events.
         after = (until + 1, _LOWEST_ID, 0)
-    given = _readable(found[:limit])
+    given = _readable(found[:limit], (yield from _frozen(found)))
     complete = len(given) == len(found)
     return FeedPage(
         consumer=consumer,
@@ -114,7 +119,13 @@ def _place_of(row: Sequence[Any]) -> tuple[int, str, int]:
     return at, job_id, version
 
 
-def _readable(rows: Sequence[Sequence[Any]]) -> list[Record | Finding]:
+def _frozen(rows: Sequence[Sequence[Any]]) -> Steps[set[str]]:
+    """Give the jobs with events of a later version that are frozen: then it only looks as if there was one."""
+    newer = sorted({row[0] for row in rows if row[3] > FORMAT})
+    return {row[0] for row in (yield ids("load", newer)) if row[FROZEN_AT] is not None} if newer else set()
+
+
+def _readable(rows: Sequence[Sequence[Any]], frozen: set[str]) -> list[Record | Finding]:
     """Give records, and for events that somebody damaged a word about them: up to one that a later version wrote.
 
     That one may well be read by somebody else: whoever passed it over would miss it.
@@ -125,12 +136,12 @@ def _readable(rows: Sequence[Sequence[Any]]) -> list[Record | Finding]:
         try:
             given.append(record_of(job_id, row[1:]))
         except CorruptLogError as problem:
-            if stored <= FORMAT:
+            if stored <= FORMAT or job_id in frozen:
                 given.append(Finding(what=What.UNREADABLE, detail=f"event {version}: {problem}", job_id=job_id))
             elif given:
                 break
             else:
-                raise
+                raise CorruptLogError(f"event {version} of job {job_id}: {problem}") from problem
     return given
 
 

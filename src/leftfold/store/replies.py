@@ -107,8 +107,8 @@ class Count(Frozen):
 class Verdict(Frozen):
     """What a check of the store gave: how much was looked at, what cannot be so, and which jobs it froze for that.
 
-    `total` counts the findings; no more than the first thousand are kept. `still_frozen` are jobs that were frozen
-    before, and in which nothing is wrong by now: `rebuild` lets them go on.
+    `total` counts the findings; no more than the first thousand are kept. `still_frozen` are jobs, a thousand at most,
+    that were frozen before, and in which nothing is wrong by now: `rebuild` lets them go on.
     """
 
     jobs: int

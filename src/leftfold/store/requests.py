@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from leftfold.core.errors import RequestReusedError
+from leftfold.core.errors import RequestReusedError, StoreError
 from leftfold.store.query import Again, Query, Steps
 
 T = TypeVar("T")
@@ -42,7 +42,10 @@ def once(
     for request_hash, remembered in (yield Query("recall", named)):
         if request_hash != request.hash:
             raise RequestReusedError(f"request_id {request.id!r} was used for something else")
-        return (yield from of_response(remembered.encode()))
+        try:
+            return (yield from of_response(remembered.encode()))
+        except (msgspec.MsgspecError, UnicodeEncodeError) as problem:
+            raise StoreError(f"the answer that is kept under request_id {request.id!r} cannot be read") from problem
     answer = yield from steps()
     response = to_response(answer)
     if response:

@@ -1,6 +1,7 @@
 """What a job's row says: a function of its log, and of the few things that renewals change beside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -8,8 +9,8 @@ from msgspec.structs import replace
 from leftfold.core import events as e
 from leftfold.core.errors import BrokenChainError, CorruptLogError
 from leftfold.core.job import Job, fold
-from leftfold.core.lifecycle import ENDED, Who
-from leftfold.core.record import GENESIS, Record, check_chain, decode
+from leftfold.core.lifecycle import ENDED, State, Who
+from leftfold.core.record import GENESIS, Record, check_chain, covered, decode, said, seal
 from leftfold.core.retry import DEFAULT_POLICY
 
 
@@ -129,6 +130,29 @@ def record_of(job_id: str, columns: Sequence[Any]) -> Record:
         request_hash=request_hash,
         format=stored,
     )
+
+
+def unsealed(head: bytes, job_id: str, columns: Sequence[Any]) -> bool:
+    """Tell whether an event that nobody here can read does not carry the seal of its columns.
+
+    A later version may have events of its own: if one does not tell who said it, nobody can tell here.
+    """
+    version, at, stored, event, who, actor, request_id, request_hash, data, stored_seal = columns
+    usual = USUALLY.get(event)
+    if who is None and usual is None:
+        return False
+    words = said(event, who or str(usual), actor, request_id, request_hash, stored=stored)
+    return seal(sha256(head + covered(job_id, version, at, words, data)).digest()) != bytes(stored_seal)
+
+
+def state_of(job_id: str, name: str) -> State:
+    """Read the state of a row."""
+    try:
+        return State(name)
+    except ValueError as problem:
+        raise CorruptLogError(
+            f"the row of job {job_id} says {name!r}, which is no state: `leftfold rebuild {job_id}` mends it"
+        ) from problem
 
 
 def _who(event: str, name: str | None) -> Who:

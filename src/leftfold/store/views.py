@@ -12,7 +12,7 @@ from leftfold.core.lifecycle import SHAPE, State
 from leftfold.core.record import Record
 from leftfold.store.query import Query, Steps, ids
 from leftfold.store.replies import Count, Page, Queue, Summary, WorkerView
-from leftfold.store.rows import FROZEN_AT, SUMMARY, Log, read_logs
+from leftfold.store.rows import FROZEN_AT, SUMMARY, Log, read_logs, state_of
 
 _ORDER: Final = {state: place for place, state in enumerate(State)}
 
@@ -94,7 +94,7 @@ def _summary(row: Sequence[object]) -> Summary:
     renewals, cancel_requested_at = named.pop("renewals"), named.pop("cancel_requested_at")
     frozen_at = named.pop("frozen_at")
     return Summary(
-        **{**named, "state": State(str(named["state"]))},  # type: ignore[arg-type]
+        **{**named, "state": state_of(str(named["id"]), str(named["state"]))},  # type: ignore[arg-type]
         rev=int(str(named["version"])) + int(str(renewals)),
         cancel_requested=cancel_requested_at is not None,
         frozen=frozen_at is not None,

@@ -13,7 +13,7 @@ from typing import Final
 
 from leftfold.core import events as e
 from leftfold.core.commands import Actor
-from leftfold.core.errors import LeftfoldError, RefusedError
+from leftfold.core.errors import LeftfoldError, RefusedError, StoreError
 from leftfold.core.lifecycle import Who
 from leftfold.engine import Engine
 from leftfold.store.ops import Outcome
@@ -173,10 +173,16 @@ class Leases:
         due = [held for held in self._all() if held.renew_at <= asked_at][:_MOST]
         if not due:
             return
+        failed: StoreError | None = None
         for held, outcome in zip(due, engine.heartbeat_many([held.claim for held in due]), strict=True):
+            if isinstance(outcome, StoreError):
+                failed = outcome
+                continue
             if isinstance(outcome, Receipt):
                 held.renewed(asked_at)
             self._heed(held, outcome)
+        if failed is not None:
+            raise failed
 
     def _look(self, engine: Engine) -> None:
         """See whether somebody cancelled what we hold: a renewal would tell, but later. If one is due, all are seen."""

@@ -145,28 +145,34 @@ class Writer:
         Gives those of which there is more to write.
         """
         pause, uncertain, say_at = pauses(), False, 0.0
-        asks = [Ask(ended.attempt.held.claim.job_id, ended.command) for ended in batch]
+        left, again = batch, list[Ended]()
         while True:
+            asks = [Ask(ended.attempt.held.claim.job_id, ended.command) for ended in left]
+            problem: StoreError | None = None
             try:
                 outcomes = await self._engine.settle_many(asks)
                 self._pulse.mark("writing")
-            except StoreError as problem:
-                self._pulse.failed("writing", problem)
-                if now() >= say_at:
-                    _LOG.warning("%d outcomes could not be written, trying again: %s", len(batch), problem)
-                    say_at = now() + _SAY_EVERY
-                uncertain = True
-                await asyncio.sleep(next(pause))
-                continue
-            again: list[Ended] = []
-            for ended, outcome in zip(batch, outcomes, strict=True):
-                if isinstance(outcome, LeftfoldError):
+            except StoreError as raised:
+                problem, outcomes = raised, [raised] * len(left)
+            unwritten: list[Ended] = []
+            for ended, outcome in zip(left, outcomes, strict=True):
+                if isinstance(outcome, StoreError):
+                    problem = outcome
+                    unwritten.append(ended)
+                elif isinstance(outcome, LeftfoldError):
                     self._refused(ended, outcome, uncertain=uncertain)
                 elif isinstance(ended.command, c.Suspend) and outcome.state in LEASED:
                     # The answer came while the handler was unwound: it is to run again, with the answer.
                     again.append(ended)
                     self.put(Ended(ended.attempt, c.Release(by=ended.command.by, reason=_ANSWERED)))
-            return again
+            if problem is None:
+                return again
+            left, uncertain = unwritten, True
+            self._pulse.failed("writing", problem)
+            if now() >= say_at:
+                _LOG.warning("%d outcomes could not be written, trying again: %s", len(left), problem)
+                say_at = now() + _SAY_EVERY
+            await asyncio.sleep(next(pause))
 
     def _refused(self, ended: Ended, refusal: LeftfoldError, *, uncertain: bool) -> None:
         claim, wire = ended.attempt.held.claim, ended.command.wire

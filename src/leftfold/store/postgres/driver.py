@@ -195,7 +195,7 @@ class PostgresStore(_Base):
         raise StoreUnavailableError(GAVE_WAY)
 
     def _run_once(self, cursor: psycopg.Cursor[Columns], operation: Operation[T], progress: "_Progress") -> T:
-        execute = functools.partial(self.execute, cursor)
+        execute = functools.partial(self._execute_lent, cursor)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return drive(operation.steps(), execute)
@@ -242,6 +242,12 @@ class PostgresStore(_Base):
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.description is not None else []
+
+    def _execute_lent(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
+        rows = self.execute(cursor, query)
+        if rows or len(query.rows) > 1:
+            self._pool.full.add(cursor)
+        return rows
 
 
 class AsyncPostgresStore(_Base):
@@ -314,7 +320,7 @@ class AsyncPostgresStore(_Base):
     async def _run_once(
         self, cursor: psycopg.AsyncCursor[Columns], operation: Operation[T], progress: "_Progress"
     ) -> T:
-        execute = functools.partial(self.execute, cursor)
+        execute = functools.partial(self._execute_lent, cursor)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return await adrive(operation.steps(), execute)
@@ -366,6 +372,12 @@ class AsyncPostgresStore(_Base):
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return await cursor.fetchall() if cursor.description is not None else []
+
+    async def _execute_lent(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
+        rows = await self.execute(cursor, query)
+        if rows or len(query.rows) > 1:
+            self._pool.full.add(cursor)
+        return rows
 
 
 class _Progress:

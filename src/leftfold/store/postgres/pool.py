@@ -18,9 +18,6 @@ from leftfold.store.postgres.wire import check_alive
 from leftfold.store.query import Columns
 
 WAIT_SECONDS: Final = 30.0
-#: A cursor keeps what it read last. One that read more than this is not kept for it.
-_ROWS_KEPT: Final = 100
-
 Cursor = psycopg.Cursor[Columns]
 AsyncCursor = psycopg.AsyncCursor[Columns]
 
@@ -34,6 +31,7 @@ class Pool:
         for _ in range(size):
             self._free.put(None)
         self._idle: deque[Cursor] = deque()
+        self.full: set[Cursor] = set()  # those that hold on to what they last wrote or read, which may be a lot
         self._closed = False
 
     def lend(self) -> "_Loan":
@@ -61,10 +59,11 @@ class Pool:
             elif problem is not None:
                 cursor.connection.close()  # interrupted in the middle of a statement, perhaps
             if not cursor.connection.closed:
-                self._idle.append(cursor if cursor.rowcount <= _ROWS_KEPT else cursor.connection.cursor())
+                self._idle.append(cursor.connection.cursor() if cursor in self.full else cursor)
             if self._closed:  # meanwhile, perhaps behind the last look of `close`
                 self.close()
         finally:
+            self.full.discard(cursor)
             self._free.put(None)
 
     def _take(self) -> Cursor:
@@ -108,6 +107,7 @@ class AsyncPool:
         self._connect = connect
         self._free = asyncio.BoundedSemaphore(size)
         self._idle: deque[AsyncCursor] = deque()
+        self.full: set[AsyncCursor] = set()  # those that hold on to what they last wrote or read, which may be a lot
         self._closed = False
 
     def lend(self) -> "_AsyncLoan":
@@ -136,10 +136,11 @@ class AsyncPool:
             elif problem is not None:
                 await cursor.connection.close()  # cancelled in the middle of a statement, perhaps
             if not cursor.connection.closed:
-                self._idle.append(cursor if cursor.rowcount <= _ROWS_KEPT else cursor.connection.cursor())
+                self._idle.append(cursor.connection.cursor() if cursor in self.full else cursor)
             if self._closed:  # meanwhile, perhaps behind the last look of `close`
                 await self.close()
         finally:
+            self.full.discard(cursor)
             self._free.release()
 
     async def _take(self) -> AsyncCursor:

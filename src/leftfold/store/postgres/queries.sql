@@ -9,7 +9,7 @@
 -- part: asked
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link('\x{genesis}'::bytea, t.id_text, '1', t.at_text, t.said, t.data) AS hash
+    SELECT t.*, {schema}.link(decode('{genesis}', 'hex'), t.id_text, '1', t.at_text, t.said, t.data) AS hash
     FROM (
         SELECT a.*, a.id::text AS id_text, a.at::text AS at_text,
                CASE WHEN a.from_then > a.at THEN '{"due":' || a.from_then || ',' || a.rest ELSE '{' || a.rest END AS data

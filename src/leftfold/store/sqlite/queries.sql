@@ -336,7 +336,12 @@ FROM page p LEFT JOIN leftfold_log e ON e.job = p.n
 ORDER BY p.id, e.version;
 
 -- name: audit_counts
-WITH there AS (SELECT queue, kind, state, count(*) AS jobs FROM leftfold_jobs GROUP BY queue, kind, state)
+-- A GROUP BY would sort all jobs in memory.
+WITH there (queue, kind, state, jobs) AS (
+    SELECT CAST(leftfold_from_hex(json_extract(value, '$[0]')) AS TEXT), CAST(leftfold_from_hex(json_extract(value, '$[1]')) AS TEXT),
+           CAST(leftfold_from_hex(json_extract(value, '$[2]')) AS TEXT), json_extract(value, '$[3]')
+    FROM json_each((SELECT leftfold_tally(CAST(queue AS BLOB), CAST(kind AS BLOB), CAST(state AS BLOB)) FROM leftfold_jobs))
+)
 SELECT c.queue, c.kind, c.state, c.jobs, coalesce(t.jobs, 0) FROM leftfold_counts c
 LEFT JOIN there t ON t.queue = c.queue AND t.kind = c.kind AND t.state = c.state
 WHERE c.jobs <> coalesce(t.jobs, 0)

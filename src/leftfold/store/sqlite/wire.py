@@ -4,6 +4,7 @@ A query's batch stands before its statements as the table `batch`.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -93,6 +94,21 @@ def link(previous: bytes, id_: bytes, version: int, at: int, *told: str) -> byte
     return sha256(previous + covered(id_text(id_), version, at, *told)).digest()
 
 
+class Tally:
+    """An aggregate that counts how often each combination of values comes: a JSON list of them, in hexadecimal."""
+
+    def __init__(self) -> None:
+        self._times: Counter[tuple[bytes, ...]] = Counter()
+
+    def step(self, *values: bytes) -> None:
+        """Count one more."""
+        self._times[values] += 1
+
+    def finalize(self) -> str:
+        """Give the list."""
+        return _json([[*(value.hex() for value in values), times] for values, times in self._times.items()])
+
+
 def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
     """Teach a connection the functions that our queries use, and let it leave checkpoints to us."""
     if not _knows_our_functions(cursor):  # while the caller reads rows of its own, none could be replaced
@@ -100,6 +116,7 @@ def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
         connection.create_function("leftfold_id", 1, id_of, deterministic=True)
         connection.create_function("leftfold_from_hex", 1, bytes.fromhex, deterministic=True)
         connection.create_function("leftfold_text", 1, id_text, deterministic=True)
+        connection.create_aggregate("leftfold_tally", 3, Tally)
     if guarded:
         cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
         cursor.execute(f"PRAGMA {LOG_LIMIT}").fetchall()
