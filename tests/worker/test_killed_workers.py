@@ -3,10 +3,13 @@
 import random
 import time
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 
+import psycopg
 from tests.concurrency.crowd import eventually
 from tests.places import Place
-from tests.worker.real import CONT, SECONDS, STOP, TERM, Town
+from tests.worker.real import CONT, JOBS, SECONDS, STOP, TERM, Town
 
 from leftfold.store.sqlite.library import sqlite
 
@@ -99,6 +102,41 @@ def test_a_handler_that_blocks_the_event_loop_for_three_leases_keeps_its_lease(t
     for each in (worker, other):
         each.tell(TERM)
         assert each.left() == 0
+
+
+FAILING = """
+@app.job(lease=1)
+async def fail_together() -> None:
+    while not os.path.exists("together"):
+        await asyncio.sleep(0.01)
+    raise ValueError("all of us")
+"""
+
+
+def test_a_handler_that_blocks_the_event_loop_stops_no_transaction_in_the_middle(
+    on_postgres: Place, tmp_path: Path
+) -> None:
+    """Outcomes are on their way, held up by a lock of ours, when it begins to block. Their own locks must not stay."""
+    with closing(Town(on_postgres, tmp_path, JOBS + FAILING)) as town:
+        ids = sorted(town.enqueue("fail_together", 2, lease=1))
+        worker = town.start("--concurrency", "3")
+        eventually(lambda: {town.engine.get(job).state for job in ids} == {"running"}, SECONDS)
+        with psycopg.connect(on_postgres.url) as ours:
+            ours.execute(f'SELECT FROM "{on_postgres.schema}".jobs WHERE id = %s FOR UPDATE'.encode(), (ids[1],))
+            (town.folder / "together").touch()
+            eventually(lambda: waits_for_a_lock(on_postgres), SECONDS)
+            (job,) = town.enqueue("block", lease=1, max_failures=1, seconds=3)
+            eventually(lambda: town.begun() == 1, SECONDS)
+        eventually(lambda: town.engine.reap() == [] and town.engine.get(job).state != "running", SECONDS)
+        assert (town.engine.get(job).state, town.engine.get(job).attempt) == ("succeeded", 1)
+        worker.tell(TERM)
+        assert worker.left() == 0
+        assert not any("stalled" in events for events in town.logs().values())
+
+
+def waits_for_a_lock(place: Place) -> bool:
+    with psycopg.connect(place.url) as connection:
+        return bool(connection.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall())
 
 
 def test_two_workers_of_one_name_are_never_taken_for_each_other(town: Town) -> None:

@@ -15,6 +15,7 @@ from leftfold.worker.attempt import Attempt, Stop
 from leftfold.worker.desk import Desk
 from leftfold.worker.lease import Held, Leases
 from leftfold.worker.logs import about
+from leftfold.worker.office import Office
 from leftfold.worker.pulse import Pulse
 from leftfold.worker.threads import Threads
 from leftfold.worker.writing import Ended, Writer
@@ -35,6 +36,7 @@ class Crew:
         self,
         app: "App",
         engine: AsyncEngine,
+        office: Office,
         open_engine: "Callable[[], Engine]",
         pulse: Pulse,
         *,
@@ -49,7 +51,7 @@ class Crew:
         self._leaked = 0  # threads that go on although their attempts are over
         self._threads = Threads()
         self.woken = asyncio.Event()  # there is something to do, or room for more
-        self.writer = Writer(engine, pulse, self._written)
+        self.writer = Writer(office, pulse, self._written)
         self._desk = Desk(engine, self.writer)
         loop = self._desk.loop
         self.leases = Leases(

@@ -15,6 +15,7 @@ from leftfold.aengine import AsyncEngine
 from leftfold.core.errors import LeftfoldError
 from leftfold.store.replies import Receipt
 from leftfold.worker.clocks import now
+from leftfold.worker.office import Office
 from leftfold.worker.pulse import Pulse
 
 _LOG: Final = logging.getLogger("leftfold.keeper")
@@ -48,7 +49,7 @@ class ClockWatch:
 class Keeper:
     """Keeps house, once a second."""
 
-    def __init__(self, engine: AsyncEngine, pulse: Pulse) -> None:
+    def __init__(self, engine: Office | AsyncEngine, pulse: Pulse) -> None:
         self._engine = engine
         self._pulse = pulse
         self._watch = ClockWatch()

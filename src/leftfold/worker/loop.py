@@ -1,6 +1,7 @@
 """The worker: its loops, from the first claim to the last word."""
 
 import asyncio
+import functools
 import logging
 import secrets
 import socket
@@ -17,6 +18,7 @@ from leftfold.times import Span, microseconds
 from leftfold.worker.claiming import Claimer, Wishes
 from leftfold.worker.crew import Crew
 from leftfold.worker.keeper import Keeper
+from leftfold.worker.office import THREADS, Office
 from leftfold.worker.pulse import Pulse
 from leftfold.worker.signals import Signals, calls_users
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from leftfold.app.app import App
 
 _LOG: Final = logging.getLogger("leftfold.worker")
-_CONNECTIONS: Final = 4  # for claims, outcomes, the keeper, and one to spare
+_CONNECTIONS: Final = 2  # for claims, and for what handlers ask
 _LAST_SECONDS: Final = 10.0  # for cancelled handlers to end, and for the last outcomes to be written
 _CLAIM_SECONDS: Final = 1.0  # for a claim that is on its way when there is a hurry
 
@@ -115,15 +117,16 @@ class Worker:
             begun = await self._begun(stack, settings)
             if begun is None:
                 return
-            state, engine = begun
+            state, engine, office = begun
             about = {"queues": self._wishes.queues, "kinds": self._wishes.kinds, "concurrency": self._concurrency}
             pulse = Pulse(self.identity, about)
 
             crew = Crew(
-                self.app, engine, lambda: opening.open(self.app.url, pool_size=1, create=False, **settings), pulse,
+                self.app, engine, office,
+                lambda: opening.open(self.app.url, pool_size=1, create=False, **settings), pulse,
                 size=self._concurrency, state=state, cancel_grace=self._cancel_grace, look_every=self._wishes.poll,
             )  # fmt: skip
-            keeper, claimer = Keeper(engine, pulse), Claimer(engine, crew, pulse, self._wishes)
+            keeper, claimer = Keeper(office, pulse), Claimer(engine, crew, pulse, self._wishes)
             loops: list[_Loop] = [crew.writer, keeper, engine.store.listener(crew.woken.set)]
             crew.leases.start()
             tasks = [asyncio.create_task(each.run(), name=f"leftfold-{type(each).__name__.lower()}") for each in loops]
@@ -139,13 +142,16 @@ class Worker:
             _check_ended(done, claiming)
 
     @calls_users
-    async def _begun(self, stack: AsyncExitStack, settings: dict[str, Any]) -> tuple[Any, AsyncEngine] | None:
+    async def _begun(self, stack: AsyncExitStack, settings: dict[str, Any]) -> tuple[Any, AsyncEngine, Office] | None:
         """Open what the app and the worker need. None: a hurried stop came first, and there is nothing to give back."""
         self._starting = asyncio.current_task()
         try:
             state = self.app.lifespan and await stack.enter_async_context(self.app.lifespan(self.app))
             engine = await opening.aopen(self.app.url, pool_size=_CONNECTIONS, wake=True, **settings)
             stack.push_async_callback(engine.close)
+            writing = functools.partial(opening.open, self.app.url, pool_size=THREADS, **settings)
+            office = Office(await asyncio.to_thread(writing))
+            stack.callback(office.close)
         except asyncio.CancelledError:
             if self._hurry is None or not self._hurry.is_set():
                 raise
@@ -153,7 +159,7 @@ class Worker:
                 self._starting.uncancel()  # it was our own
             return None
         else:
-            return state, engine
+            return state, engine, office
         finally:
             self._starting = None
 

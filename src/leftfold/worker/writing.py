@@ -21,6 +21,7 @@ from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt
 from leftfold.worker.clocks import now
 from leftfold.worker.logs import about
+from leftfold.worker.office import Office
 from leftfold.worker.pulse import MARK_EVERY, Pulse
 
 _LOG: Final = logging.getLogger("leftfold.worker")
@@ -47,7 +48,7 @@ class Ended(NamedTuple):
 class Writer:
     """Writes the outcomes of all attempts of a worker."""
 
-    def __init__(self, engine: AsyncEngine, pulse: Pulse, written: Callable[[Attempt], None]) -> None:
+    def __init__(self, engine: Office | AsyncEngine, pulse: Pulse, written: Callable[[Attempt], None]) -> None:
         self._engine = engine
         self._pulse = pulse
         self._written = written

@@ -270,7 +270,8 @@ WITH held AS MATERIALIZED (
     FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place FROM {schema}.jobs k
-        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token AND k.frozen_at IS NULL FOR UPDATE
+        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token AND k.frozen_at IS NULL
+        FOR UPDATE SKIP LOCKED  -- one that somebody writes to is renewed by itself: the others do not wait for it
     ) j
 ),
 timed AS MATERIALIZED (SELECT h.place, coalesce(:now::bigint, {schema}.clock()) AS now FROM held h)
