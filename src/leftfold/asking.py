@@ -165,9 +165,17 @@ def _message(error: BaseException) -> str:
         return f"(the error could not be printed: {type(problem).__name__})"
 
 
+#: Control characters as signs that show them; a terminal would do what they say.
+_VISIBLE: Final = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "\N{SYMBOL FOR DELETE}",
+    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
+}
+
+
 def printable(text: str) -> str:
     """Make any text one that a store can keep; of a long one the end stays, where a traceback says what happened."""
-    clean = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "backslashreplace").decode()
+    clean = text.replace("\r\n", "\n").translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
     if len(clean) <= limits.TEXT_CHARS_MAX:
         return clean
     mark = "[…]\n"

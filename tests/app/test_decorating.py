@@ -1,5 +1,6 @@
 """What can be a job, and what is refused where it is written."""
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -59,6 +60,36 @@ def maybe_context(ctx: SyncContext | None = None) -> None: ...
 def two_contexts(ctx: SyncContext, other: Context) -> None: ...
 def wrong_context(ctx: Context) -> None: ...
 async def plain_context(ctx: SyncContext) -> None: ...
+
+
+def test_a_factory_that_depends_on_others_is_refused(bare: App) -> None:
+    def session() -> int:
+        return 1
+
+    def repository(inner: int = Depends(session)) -> int:
+        return inner
+
+    with pytest.raises(DesignError, match="depends on others itself"):
+        Depends(repository)
+
+
+def test_a_middleware_that_could_not_be_called_is_refused(bare: App) -> None:
+    async def lonely(ctx: object) -> None: ...
+
+    for wrong in ("a text", lonely):
+        with pytest.raises(DesignError, match=r"must take \(ctx, call\)"):
+            bare.middleware(wrong)  # type: ignore[arg-type]  # what a type checker would refuse must be refused at run time, too
+
+
+def test_a_worker_inside_of_a_loop_is_told_how_to_run(bare: App) -> None:
+    @bare.job
+    def work() -> None: ...
+
+    async def main() -> None:
+        with pytest.raises(DesignError, match=r"await app.arun_worker"):
+            bare.run_worker()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
@@ -179,8 +210,10 @@ def test_never_is_a_result_that_a_handler_may_promise(bare: App) -> None:
         ({"max_failures": 0}, "max_failures is 0"),
         ({"max_failures": "3"}, "max_failures must be a whole number"),
         ({"retry_delay": "soon"}, "retry_delay must be seconds or a timedelta"),
-        ({"retry_delay": -1}, "backoff base is -1000000"),
-        ({"retry_delay_max": -1}, "backoff cap is -1000000"),
+        ({"retries": [KeyError]}, "retries is a mapping"),
+        ({"lease": 0}, r"lease is 0 s, it must lie between 0.1 s and 86400 s"),
+        ({"retry_delay": -1}, "backoff base is -1 s"),
+        ({"retry_delay_max": -1}, "backoff cap is -1 s"),
         ({"lease": 0}, "lease is 0"),
         ({"timeout": 0}, "timeout is 0"),
         ({"timeout": float("nan")}, "timeout must be seconds"),
@@ -189,7 +222,7 @@ def test_never_is_a_result_that_a_handler_may_promise(bare: App) -> None:
         ({"retries": {int: 3}}, "<class 'int'> is no class of exceptions"),
         ({"retries": {ConnectionError: -1}}, "retries of ConnectionError is -1"),
         ({"retries": {ConnectionError: "3"}}, "retries of ConnectionError must be a whole number"),
-        ({"retries": {ConnectionError: [1, -1]}}, "delay of ConnectionError is -1000000"),
+        ({"retries": {ConnectionError: [1, -1]}}, "delay of ConnectionError is -1 s"),
         ({"retries": {ConnectionError: [1, "soon"]}}, "retries of ConnectionError must be seconds"),
         ({"retries": {ConnectionError: [1] * 1001}}, "number of retries of ConnectionError is 1001"),
         ({"retries": {ValidationError: 3}}, "ValidationError says by itself"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from tests.store.world import Place, World
 
-from leftfold.core import decide
+from leftfold.core import decide, endings
 from leftfold.store import ops
 from leftfold.testing.postgres import Server
 
@@ -38,6 +38,7 @@ FEW_EVENTS = 12
 def low_limit(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let jobs have few events, so that the limit is reached soon."""
     monkeypatch.setattr(decide, "EVENTS_PER_JOB_MAX", FEW_EVENTS)
+    monkeypatch.setattr(endings, "EVENTS_PER_JOB_MAX", FEW_EVENTS)
     monkeypatch.setattr(ops, "EVENTS_PER_JOB_MAX", FEW_EVENTS)
     return FEW_EVENTS
 

@@ -1,6 +1,7 @@
 """From what callers say to commands: defaults and units are filled in, and nonsense is refused by name."""
 
 import math
+import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -218,9 +219,13 @@ def test_an_error_that_cannot_be_printed_says_so() -> None:
 @given(st.text(alphabet=st.characters(codec=None)))
 def test_any_text_can_be_made_printable(text: str) -> None:
     clean = asking.printable(text)
-    assert "\x00" not in clean
+    assert not any(unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t" for char in clean)
     clean.encode()
     assert asking.printable(clean) == clean
+
+
+def test_what_a_terminal_would_obey_is_shown() -> None:
+    assert asking.printable("\x1b[31mred\rover\x9b\x7f\r\nnext\tcell") == "␛[31mred␍over\\x9b␡\nnext\tcell"
 
 
 def test_of_a_long_text_the_end_stays() -> None:

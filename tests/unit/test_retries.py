@@ -173,6 +173,9 @@ def test_a_job_with_too_many_events_can_only_end() -> None:
     lost = Scene.at(State.RUNNING)
     lost.pretend(version=EVENTS_PER_JOB_MAX)
     lost.now += DAY
-    assert lost.do(c.Stall(by=KEEPER)) == ["stalled"]
-    lost.refuse(c.Requeue(by=KEEPER), LimitExceededError)
-    assert lost.do(c.Requeue(by=OPERATOR)) == ["requeued"]
+    assert lost.do(c.Stall(by=KEEPER)) == ["stalled", "dead_lettered"], "else it would stay so for ever"
+    assert (lost.job.error and lost.job.error.code) == "limit_exceeded"
+    assert lost.do(c.Requeue(by=OPERATOR, reason="once more")) == ["requeued"]
+    held = Scene.at(State.STALLED)
+    held.pretend(version=EVENTS_PER_JOB_MAX)
+    assert held.do(c.Requeue(by=KEEPER)) == ["dead_lettered"]

@@ -18,6 +18,7 @@ from leftfold.store import claiming
 from leftfold.store.sqlite import bell
 from leftfold.store.sqlite.library import sqlite
 from leftfold.testing.postgres import OwnServer, running
+from leftfold.worker.office import Office
 
 
 def lose_answers(
@@ -350,16 +351,16 @@ def test_a_worker_that_is_to_leave_while_the_server_is_down_leaves_and_its_job_c
 
 def test_a_worker_that_is_to_leave_while_it_writes_has_written(file_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The word to leave comes between an outcome's way into the store and its answer."""
-    real = AsyncEngine.settle_many
+    real = Office.settle_many
     workers: list[Any] = []
 
-    async def settle(self: AsyncEngine, asks: Any) -> Any:
+    async def settle(self: Office, asks: Any) -> Any:
         answer = await real(self, asks)
         for _ in range(2):  # and in a hurry
             workers[0].stop()
         return answer
 
-    monkeypatch.setattr(AsyncEngine, "settle_many", settle)
+    monkeypatch.setattr(Office, "settle_many", settle)
 
     @file_app.job
     async def one() -> int:

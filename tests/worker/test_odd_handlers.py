@@ -11,6 +11,7 @@ import pytest
 from tests.worker.real import SECONDS, sound, until, working
 
 from leftfold import App, Context, Retry, Snooze, SyncContext
+from leftfold.core import decide, endings
 from leftfold.core.errors import LeaseConflictError, LeftfoldError
 
 
@@ -204,6 +205,68 @@ def test_a_job_that_is_taken_away_stops_its_handler_and_nothing_of_it_is_written
     asyncio.run(main())
     assert [handle.get().state for handle in handles] == ["cancelled"] * 3
     sound(app.engine)
+
+
+def test_an_attempt_that_kept_the_loop_for_too_long_has_timed_out(file_app: App) -> None:
+    @file_app.job(timeout=0.1, retries={TimeoutError: 1}, retry_delay=0.01)
+    async def slow() -> str:
+        time.sleep(0.3)  # noqa: ASYNC251 - that is what it does wrong
+        return "too late"
+
+    handle = slow.enqueue()
+    file_app.run_worker(until_idle=True)
+    job = handle.get()
+    assert (job.state, job.attempt) == ("dead_lettered", 2), "as often as its class says"
+    assert (job.error and job.error.code) == "timeout"
+    assert handle.history()[-1].event.reason_code == "exhausted_retries"  # type: ignore[union-attr]
+
+
+def test_a_plain_handler_says_that_it_stops(file_app: App) -> None:
+    @file_app.job(lease=5)
+    def dig(ctx: SyncContext) -> str:
+        while True:
+            ctx.raise_if_cancelled()
+            time.sleep(0.01)  # the handler at work
+
+    handle = dig.enqueue()
+
+    async def main() -> None:
+        async with working(file_app, grace=0):
+            await until(lambda: handle.get().state == "running")
+
+    asyncio.run(main())
+    assert handle.get().state == "queued", "given back, and not taken for done"
+
+
+def test_a_job_that_gives_itself_back_too_often_comes_to_an_end(file_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (decide, endings):
+        monkeypatch.setattr(module, "EVENTS_PER_JOB_MAX", 12)
+
+    @file_app.job
+    def snooze() -> None:
+        raise Snooze(0)
+
+    @file_app.job
+    async def wait(ctx: Context) -> None:
+        await ctx.wait(f"key-{ctx.attempt}", timeout=0)
+
+    handles = [snooze.enqueue(), wait.enqueue()]
+    asyncio.run(_until_done(file_app, *handles))
+    for handle in handles:
+        letter = handle.get()
+        assert (letter.state, letter.error and letter.error.code) == ("dead_lettered", "limit_exceeded")
+    sound(file_app.engine)
+
+
+def test_until_idle_does_not_wait_for_what_is_paused(file_app: App) -> None:
+    @file_app.job(max_failures=9, retry_delay=0, retry_delay_max=0)
+    def flaky() -> None:
+        file_app.engine.pause("default", reason="broken")
+        raise ValueError("again")
+
+    handle = flaky.enqueue()
+    file_app.run_worker(until_idle=True)
+    assert handle.get().state == "retrying"
 
 
 def test_a_late_write_is_refused_and_changes_nothing(app: App) -> None:

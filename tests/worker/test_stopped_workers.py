@@ -156,6 +156,80 @@ def test_a_second_signal_stops_a_lifespan_that_does_not_come_up(file_town: Town,
     assert "Traceback" not in worker.log
 
 
+BEHIND = """
+async def hold():
+    time.sleep(60)
+
+@app.job(lease=1, max_failures=1)
+async def behind_a_task(ctx: Context) -> None:
+    say("begin", ctx)
+    await asyncio.gather(hold())
+"""
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_second_signal_stops_a_task_of_a_handler_that_blocks_the_loop(file_town: Town, loop: str) -> None:
+    file_town.write(LOOPS[loop] + JOBS + BEHIND)
+    (job,) = file_town.enqueue("behind_a_task", max_failures=1)
+    worker = file_town.start("--grace", "60")
+    wait_until_begun(file_town)
+    worker.tell(TERM)
+    asked = time.monotonic()
+    while worker.process.poll() is None and time.monotonic() - asked < 5:
+        worker.tell(INT)
+        time.sleep(0.05)  # as a person presses a key again
+    assert worker.left(5) == 0, worker.log
+    assert (file_town.engine.get(job).state, file_town.engine.get(job).failures) == ("queued", 0), worker.log
+
+
+ENDLESS = """
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def lifespan(app):
+    yield
+    open("ending", "w").close()
+    HOW
+
+app.lifespan = lifespan
+"""
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("how", HANGING)
+def test_a_second_signal_stops_a_lifespan_that_does_not_end(file_town: Town, how: str, loop: str) -> None:
+    file_town.write(LOOPS[loop] + JOBS + ENDLESS.replace("HOW", HANGING[how]))
+    worker = file_town.start()
+    worker.wait_until_up()
+    worker.tell(TERM)
+    eventually((file_town.folder / "ending").exists, SECONDS)
+    worker.tell(INT)
+    assert worker.left(10) == 0, worker.log
+    assert "Traceback" not in worker.log
+
+
+LEAVING = """
+@app.job(max_failures=2, retry_delay=0.01)
+async def leaving(ctx: Context) -> None:
+    async def inner():
+        sys.exit(7)
+    await asyncio.gather(inner())
+"""
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_task_of_a_handler_that_exits_takes_nobody_with_it(file_town: Town, loop: str) -> None:
+    file_town.write(LOOPS[loop] + JOBS + LEAVING)
+    innocents = file_town.enqueue("nap", 3, seconds=0.5, max_failures=1)
+    (guilty,) = file_town.enqueue("leaving", max_failures=2)
+    worker = file_town.start("--until-idle")
+    assert worker.left() == 0, worker.log
+    assert {file_town.engine.get(job).state for job in innocents} == {"succeeded"}
+    letter = file_town.engine.get(guilty)
+    assert (letter.state, letter.attempt, letter.error and letter.error.type) == ("dead_lettered", 2, "SystemExit")
+    file_town.logs()
+
+
 def test_signals_all_the_way_to_the_end_do_not_change_the_exit_code(file_town: Town) -> None:
     file_town.enqueue("nap", 3, lease=5, seconds=60)
     worker = file_town.start("--grace", "0")

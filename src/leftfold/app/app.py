@@ -185,6 +185,10 @@ class App:
 
     def middleware(self, function: Middleware) -> Middleware:
         """Run a function around every attempt; the first that was added is the outermost."""
+        given: object = function  # whatever the caller's types may say
+        name = getattr(given, "__name__", repr(given))
+        if not callable(given) or not _takes_two(given):
+            raise DesignError(f"middleware {name} must take (ctx, call), and await call()")
         self.middlewares.append(function)
         return function
 
@@ -252,6 +256,8 @@ class App:
         """Run a worker in this process until a signal ends it; see `leftfold.worker.Worker` for the settings."""
         from leftfold.worker import Worker  # noqa: PLC0415 - only who works needs one
 
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - without an exception if there is none
+            raise DesignError("an event loop runs here: await app.arun_worker(…) instead")
         Worker(self, **settings).run()
 
     async def arun_worker(self, **settings: "Unpack[WorkerSettings]") -> None:
@@ -259,6 +265,16 @@ class App:
         from leftfold.worker import Worker  # noqa: PLC0415 - only who works needs one
 
         await Worker(self, **settings).arun()
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # something built in, which does not tell
+        pass
+    return True
 
 
 class _Opened:

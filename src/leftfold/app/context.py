@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
@@ -63,6 +63,7 @@ class CurrentJob:
         self._claim = claim
         self._desk = desk
         self._stop = threading.Event()
+        self.cut_short: Callable[[], None] = self.stop  # when a second signal finds users' code that blocks the loop
         self._answers: Mapping[str, Answer] | None = None
 
     def __repr__(self) -> str:
@@ -100,8 +101,16 @@ class CurrentJob:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether to stop: the lease is lost, time is up, or somebody asked for it. `def` handlers look here."""
+        """Tell whether to stop: somebody asked for it, the worker leaves, time is up, or the lease is lost.
+
+        `def` handlers look here, or call `raise_if_cancelled()`.
+        """
         return self._stop.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        """Stop here if the handler is to stop: raises what says so. To return instead would say that it is done."""
+        if self.cancelled:
+            raise asyncio.CancelledError
 
     def progress(self, fraction: float, message: str | None = None) -> None:
         """Say how far the handler is, from 0 to 1. It is written with the next flush, twice a second at most."""
@@ -141,7 +150,7 @@ class CurrentJob:
         if answer is None:
             length = None if timeout is None else microseconds("timeout", timeout)
             if length is not None:
-                limits.between("timeout", length, 0, limits.DELAY_MAX)
+                limits.span("timeout", length, 0, limits.DELAY_MAX)
             self.suspended_on = key
             raise Suspension(key, length)
         if answer.expired:

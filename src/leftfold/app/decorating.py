@@ -109,6 +109,8 @@ def _retries(given: Retries | None) -> tuple[dict[type[BaseException], str], dic
     """Give the code of each exception, under which the log counts it, and what each code may cost."""
     codes: dict[type[BaseException], str] = {}
     allowances: dict[str, Allowance] = {}
+    if not isinstance(given, Mapping | None):
+        raise ValidationError(f"retries is a mapping, as in {{OSError: 3}}, not {given!r}")
     for error, allowed in dict[Any, Any](given or {}).items():
         if not isinstance(error, type) or not issubclass(error, BaseException):
             raise ValidationError(f"retries: {error!r} is no class of exceptions")
@@ -116,6 +118,9 @@ def _retries(given: Retries | None) -> tuple[dict[type[BaseException], str], dic
             raise ValidationError(f"retries: {error.__name__} says by itself that there is no other attempt")
         codes[error] = _UNNAMED.sub("_", f"{error.__module__}.{error.__qualname__}".removeprefix("builtins."))
         allowances[codes[error]] = _allowance(f"retries of {error.__name__}", allowed)
+    closest = next((each for each in TimeoutError.__mro__ if each in codes), None)
+    if closest is not None:
+        allowances["timeout"] = allowances[codes[closest]]  # of an attempt that took too long
     return codes, allowances
 
 

@@ -52,11 +52,17 @@ def _check(factory: object) -> None:
             f"Depends({factory!r}) is no factory: give a function that makes the value, without calling it"
         )
     try:
-        inspect.signature(factory).bind()
+        signature = inspect.signature(factory)
+        signature.bind()
     except TypeError as problem:
         raise DesignError(f"Depends({factory!r}): a factory is called without arguments, but: {problem}") from problem
     except ValueError:  # something built in, which does not tell
-        pass
+        return
+    if any(is_dependency(each.default) for each in signature.parameters.values()):
+        raise DesignError(
+            f"Depends({factory!r}) depends on others itself: a factory is called without arguments, "
+            "so let it call what it needs"
+        )
 
 
 @overload

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args
 
@@ -47,7 +47,6 @@ class Options(NamedTuple):
     tenant: str = ""
     correlation_id: str | None = None
     cause: str | None = None
-    after: Sequence[str] = ()
     request_id: str | None = None
     within: object = None
 
@@ -69,7 +68,7 @@ class Call(NamedTuple, Generic[R_co]):
         given = self.options
         return NewJob(
             self.handler.kind, self.payload, given.queue, given.priority, given.due, given.key, given.correlation_id,
-            given.cause, given.tenant, given.after, self.handler.policy,
+            given.cause, given.tenant, policy=self.handler.policy,
         )  # fmt: skip
 
 
@@ -132,7 +131,6 @@ class Handler(Enqueuing[P, R_co]):
         tenant: str = "",
         correlation_id: str | None = None,
         cause: str | None = None,
-        after: Sequence[str] = (),
         request_id: str | None = None,
         within: object = None,
     ) -> Enqueuing[P, R_co]:
@@ -141,7 +139,7 @@ class Handler(Enqueuing[P, R_co]):
         usual = self._options
         return Enqueuing(self, Options(
             usual.queue if queue is None else queue, usual.priority if priority is None else priority, due, key,
-            on_conflict, tenant, correlation_id, cause, after, request_id, within,
+            on_conflict, tenant, correlation_id, cause, request_id, within,
         ))  # fmt: skip
 
     def handle(self, receipt: Receipt | None) -> Handle[R_co]:

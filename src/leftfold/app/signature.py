@@ -71,9 +71,14 @@ class Signature:
     def to_result(self, value: Any) -> Raw:
         """Give what a handler returned as JSON."""
         try:
-            return to_payload("result", wire.plain(value))
+            result = to_payload("result", wire.plain(value))
         except wire.UNWRITABLE as problem:
             raise ValidationError(f"the result of {self._name} cannot be written as JSON: {problem}") from problem
+        try:
+            self._result.decode(result)
+        except wire.UNWRITABLE as problem:
+            raise ValidationError(f"{self._name} returned what its annotation does not say: {problem}") from problem
+        return result
 
     def of_result(self, result: Raw) -> Any:
         """Give a stored result, typed as the handler says."""

@@ -28,8 +28,9 @@ def report(engine: Engine, expected: int, lost: Sequence[str]) -> None:
     jobs = engine.list(limit=PAGE_MAX).jobs
     _account(engine, jobs, expected, lost)
     _letter(engine, jobs)
-    _title("One job's history: its worker was killed, another one took it over")
-    click.echo("\n".join(history_lines(engine.history(lost[0]), indent=2)))
+    if lost:
+        _title("One job's history: its worker was killed, another one took it over")
+        click.echo("\n".join(history_lines(engine.history(lost[0]), indent=2)))
     _verify(engine)
 
 

@@ -10,6 +10,7 @@ from leftfold.core import events as e
 from leftfold.core.errors import (
     IllegalTransitionError,
     JobEndedError,
+    LimitExceededError,
     NotDueError,
     SignalConflictError,
     ValidationError,
@@ -17,6 +18,7 @@ from leftfold.core.errors import (
 from leftfold.core.job import Job
 from leftfold.core.letters import Reason, Stage, reason_for
 from leftfold.core.lifecycle import ENDED, State, Who
+from leftfold.core.limits import EVENTS_PER_JOB_MAX
 from leftfold.core.retry import NEVER_RETRIED
 from leftfold.core.values import CancelMode, Failure, WaitFor
 
@@ -69,8 +71,16 @@ def bringing_back(job: Job, requeued: e.Requeued, failures: int, error: Failure)
     if job.cancel_requested_at is not None:
         return [_heeded()]
     if job.policy.allows_retry(e.LEASE_EXPIRED, failures):
-        return [(requeued,)]
+        return [(requeued,), *_for_its_length(job)]
     return _closing(job, dead_letter(job, error, Reason.EXHAUSTED_RETRIES, Stage.EXEC, last_error=error))
+
+
+def _for_its_length(job: Job) -> list[Path]:
+    """Close a job that has more events than may be: a keeper does not bring it back, and nobody else would."""
+    if job.version < EVENTS_PER_JOB_MAX:
+        return []
+    error = Failure(code=LimitExceededError.code, message=f"the job has {job.version} events, and was lost once more")
+    return _closing(job, dead_letter(job, error, reason_for(error.code), Stage.EXEC, last_error=error))
 
 
 def releasing(job: Job, command: c.Release, now: int) -> list[Path]:

@@ -90,6 +90,14 @@ def whole(what: str, value: object) -> None:
         raise ValidationError(f"{what} must be a whole number, not {value!r}")
 
 
+def span(what: str, micros: int, low: int, high: int) -> None:
+    """Refuse a span of time, in microseconds, that is too short or too long; it is told in seconds."""
+    whole(what, micros)
+    if not low <= micros <= high:
+        given, least, most_ = (f"{each / SECOND:g} s" for each in (micros, low, high))
+        raise LimitExceededError(f"{what} is {given}, it must lie between {least} and {most_}")
+
+
 def between(what: str, value: int, low: int, high: int) -> None:
     """Refuse a number outside of `low`..`high`."""
     whole(what, value)

@@ -67,19 +67,19 @@ class Policy(Frozen):
     def check(self) -> None:
         """Refuse a policy that could never work."""
         limits.between("max_failures", self.max_failures, 1, limits.FAILURES_MAX)
-        limits.between("backoff base", self.backoff.base, 0, limits.DELAY_MAX)
-        limits.between("backoff cap", self.backoff.cap, 0, limits.DELAY_MAX)
+        limits.span("backoff base", self.backoff.base, 0, limits.DELAY_MAX)
+        limits.span("backoff cap", self.backoff.cap, 0, limits.DELAY_MAX)
         if not 1.0 <= self.backoff.factor <= 100.0:
             raise errors.ValidationError(f"backoff factor {self.backoff.factor} must lie between 1 and 100")
-        limits.between("lease", self.lease, limits.LEASE_MIN, limits.LEASE_MAX)
+        limits.span("lease", self.lease, limits.LEASE_MIN, limits.LEASE_MAX)
         if self.timeout is not None:
-            limits.between("timeout", self.timeout, 1, limits.DELAY_MAX)
+            limits.span("timeout", self.timeout, 1, limits.DELAY_MAX)
         for code, allowed in self.by_error.items():
             limits.name("error code", code)
             if allowed.max_failures is not None:
                 limits.between(f"max_failures of {code}", allowed.max_failures, 1, limits.FAILURES_MAX)
             for delay in allowed.delays:
-                limits.between(f"delay of {code}", delay, 0, limits.DELAY_MAX)
+                limits.span(f"delay of {code}", delay, 0, limits.DELAY_MAX)
 
     def has_own_allowance(self, error_code: str) -> bool:
         """Tell whether failures of this class are counted apart from the common budget."""

@@ -47,6 +47,7 @@ class Attempt:
     def __init__(self, handler: Handler[..., Any], held: Held, context: CurrentJob, threads: Threads) -> None:
         self.held = held
         self.context = context
+        context.cut_short = self.cut_short
         self._handler = handler
         self._threads = threads
         self._stopped: Stop | None = None
@@ -137,6 +138,7 @@ class Attempt:
             return await call()
         late: TimeoutError | None = None
         given: Any = None
+        began = time.monotonic()
         try:
             async with asyncio.timeout(timeout / 1_000_000) as limit:
                 given = await call()
@@ -144,7 +146,7 @@ class Attempt:
             if not limit.expired():
                 raise
             late = problem
-        if limit.expired():  # also where the handler took no notice of it
+        if limit.expired() or time.monotonic() - began > timeout / 1_000_000:  # it took no notice, or kept the loop
             self.context.stop()
             raise _TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from late
         return given
@@ -254,7 +256,7 @@ class Attempt:
         code = next((codes[each] for each in type(problem).__mro__ if each in codes), None)  # the closest class counts
         kind = failure.type
         if isinstance(problem, _TimedOut):
-            code, kind = code or "timeout", "TimeoutError"
+            code, kind = "timeout", "TimeoutError"
         if code is None:
             code = failure.code if _is_name(failure.code) else JobError.code
         return Failure(code=code, message=failure.message, type=kind, traceback=failure.traceback)
@@ -275,7 +277,7 @@ _SWALLOWED: Final = (
 def _delay(what: str, seconds: float) -> int:
     """Give a delay that a handler asks for, or refuse one that the store would refuse."""
     delay = microseconds(what, seconds)
-    limits.between(what, delay, 0, limits.DELAY_MAX)
+    limits.span(what, delay, 0, limits.DELAY_MAX)
     return delay
 
 

@@ -98,8 +98,10 @@ class Claimer:
     async def _is_settled(self) -> bool:
         """Tell whether nothing runs elsewhere, and no attempt will be tried again."""
         queues = self._wishes.queues
+        paused = {queue.name for queue in await self._engine.queues() if queue.paused_at is not None}
         return not any(
             count.jobs and count.state in _UNSETTLED and count.kind in self._wishes.kinds
             for count in await self._engine.counts()
-            if queues is None or count.queue in queues
+            if (queues is None or count.queue in queues)
+            and not (count.state is State.RETRYING and count.queue in paused)  # nobody tries it before somebody looks
         )

@@ -20,7 +20,7 @@ from leftfold.worker.crew import Crew
 from leftfold.worker.keeper import Keeper
 from leftfold.worker.office import THREADS, Office
 from leftfold.worker.pulse import Pulse
-from leftfold.worker.signals import Signals, calls_users
+from leftfold.worker.signals import Signals, calls_users, runs_the_loop
 
 if TYPE_CHECKING:
     from leftfold.app.app import App
@@ -88,13 +88,14 @@ class Worker:
         self._stopped = False
         self._hurry: asyncio.Event | None = None
         self._starting: asyncio.Task[Any] | None = None
+        self._ending: asyncio.Task[Any] | None = None
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT: the first lets attempts end within the grace, the second stops them now."""
         loop = _new_loop()
         with Signals(loop, self.stop):
             try:
-                loop.run_until_complete(self.arun())
+                _run_to_the_end(loop, loop.create_task(self.arun(), name="leftfold-worker"))
             finally:
                 _close(loop)
 
@@ -103,8 +104,9 @@ class Worker:
         if self._stopped and self._hurry is not None:
             _LOG.warning("stopping now: what runs is cancelled and given back")
             self._hurry.set()
-            if self._starting is not None:
-                self._starting.cancel()
+            for task in (self._starting, self._ending):
+                if task is not None:
+                    task.cancel()
         self._stopped = True
         if self._claimer is not None:
             self._claimer.stop()
@@ -112,6 +114,17 @@ class Worker:
     async def arun(self) -> None:
         """Run until `stop()`, or until cancelled: then what runs is cancelled, too, and given back."""
         self._hurry = hurry = asyncio.Event()
+        try:
+            await self._work(hurry)
+        except asyncio.CancelledError:
+            if self._ending is None or not hurry.is_set():
+                raise
+            if self._ending.cancelling():
+                self._ending.uncancel()  # it was our own
+            _LOG.warning("leaving without the end of the lifespan")
+
+    @calls_users
+    async def _work(self, hurry: asyncio.Event) -> None:
         settings: dict[str, Any] = {**self.app.settings, "actor": self.identity}
         async with AsyncExitStack() as stack:
             begun = await self._begun(stack, settings)
@@ -139,7 +152,14 @@ class Worker:
                 raise
             finally:
                 await _in_any_case(self._leave(engine, crew, claimer, [claiming, *tasks], hurry), hurry)
+                self._let_end(hurry)
             _check_ended(done, claiming)
+
+    def _let_end(self, hurry: asyncio.Event) -> None:
+        """Let the lifespan end: for as long as it takes, or until there is a hurry."""
+        self._ending = asyncio.current_task()
+        if hurry.is_set() and self._ending is not None:
+            asyncio.get_running_loop().call_later(_LAST_SECONDS, self._ending.cancel)
 
     @calls_users
     async def _begun(self, stack: AsyncExitStack, settings: dict[str, Any]) -> tuple[Any, AsyncEngine, Office] | None:
@@ -228,7 +248,7 @@ async def _in_any_case(leaving: Coroutine[Any, Any, None], hurry: asyncio.Event)
 
 def _seconds(what: str, span: Span, low: int, high: int) -> float:
     length = microseconds(what, span)
-    limits.between(what, length, low, high)
+    limits.span(what, length, low, high)
     return length / limits.SECOND
 
 
@@ -241,6 +261,18 @@ async def _first(*ways: Coroutine[Any, Any, Any]) -> None:
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(outcome, Exception):
             raise outcome
+
+
+@runs_the_loop
+def _run_to_the_end(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
+    """Run until this task is done. A SystemExit in a task that a handler began stops the loop, but not the worker."""
+    while True:
+        try:
+            return loop.run_until_complete(main)
+        except (SystemExit, KeyboardInterrupt) as problem:
+            if main.done():
+                raise
+            _LOG.warning("a task of a handler raised %r", problem)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from leftfold.app.context import current_or_none
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HEEDED: Final = (signal.SIGTERM, signal.SIGINT)
@@ -38,7 +40,7 @@ class Signals:
             self._loop.call_soon_threadsafe(self._stop)
         if self._heard > 1 and (user := _caller_of_user(frame)) is not None:
             user.cut_short()
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError  # into whatever users' code stands there
 
 
 #: The functions of ours that call what users wrote, by their code; whose they are can be cut short.
@@ -51,13 +53,27 @@ def calls_users(function: F) -> F:
     return function
 
 
+#: The functions of ours that run the loop.
+_LOOPS: Final[set[CodeType]] = set()
+
+
+def runs_the_loop(function: F) -> F:
+    """Mark a function below which there is nothing of ours but the loop."""
+    _LOOPS.add(function.__code__)
+    return function
+
+
 def _caller_of_user(frame: FrameType | None) -> Any:
     """Give whoever called the code that runs, if that is users' code: our own is not to be torn from its work."""
     innermost = frame
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("leftfold.") and module not in _CLEAR:
-            is_caller = frame is not innermost and frame.f_code in _CALLERS
-            return frame.f_locals.get("self") if is_caller else None
+            if frame is innermost:
+                return None
+            if frame.f_code in _CALLERS:
+                return frame.f_locals.get("self")
+            # Behind the loop itself: a task that a handler began. It knows whose it is.
+            return current_or_none() if frame.f_code in _LOOPS else None
         frame = frame.f_back
     return None

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from leftfold.aengine import AsyncEngine
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.errors import LeaseConflictError, LeftfoldError, RefusedError, StoreError
+from leftfold.core.errors import LeaseConflictError, LeftfoldError, LimitExceededError, RefusedError, StoreError
 from leftfold.core.lifecycle import LEASED
+from leftfold.core.values import Failure
 from leftfold.store.ops import Ask
 from leftfold.store.patience import pauses
 from leftfold.store.replies import Claim
@@ -160,6 +161,10 @@ class Writer:
                 if isinstance(outcome, StoreError):
                     problem = outcome
                     unwritten.append(ended)
+                elif isinstance(outcome, LimitExceededError) and isinstance(ended.command, c.Release | c.Suspend):
+                    again.append(ended)
+                    error = Failure(code=outcome.code, message=str(outcome))
+                    self.put(Ended(ended.attempt, c.Fail(by=ended.command.by, error=error, permanent=True)))
                 elif isinstance(outcome, LeftfoldError):
                     self._refused(ended, outcome, uncertain=uncertain)
                 elif isinstance(ended.command, c.Suspend) and outcome.state in LEASED:
