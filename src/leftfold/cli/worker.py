@@ -53,11 +53,18 @@ _STUCK_SECONDS = 2.0
     help="How long attempts may go on when the worker is to stop; then they are given back.",
 )
 @click.option(
+    "--cancel-grace",
+    default="30s",
+    show_default=True,
+    metavar="SPAN",
+    help="How long a handler may take to stop when its job is cancelled; then it ends without it.",
+)
+@click.option(
     "--poll",
     default="1s",
     show_default=True,
     metavar="SPAN",
-    help="How often to look for jobs that nobody told us of.",
+    help="How often to look for jobs, and for cancellations, that nobody told us of.",
 )
 @click.option("--name", "worker", metavar="NAME", help="How the worker is called on the log.  [default: the host]")
 @click.option(
@@ -71,8 +78,8 @@ _STUCK_SECONDS = 2.0
     help="For people or for programs.",
 )
 def worker(
-    *, name: str, queues: str | None, concurrency: int, processes: int, until_idle: bool, grace: str, poll: str,
-    worker: str | None, log_level: str, log_format: Any,
+    *, name: str, queues: str | None, concurrency: int, processes: int, until_idle: bool, grace: str,
+    cancel_grace: str, poll: str, worker: str | None, log_level: str, log_format: Any,
 ) -> None:  # fmt: skip
     """Run the jobs of an app, from the store that the app names.
 
@@ -96,6 +103,7 @@ def worker(
         queues=None if queues is None else _names(queues),
         concurrency=concurrency,
         grace=_seconds("grace", grace, 0, limits.DAY),
+        cancel_grace=_seconds("cancel grace", cancel_grace, 0, limits.DAY),
         until_idle=until_idle,
         poll=_seconds("poll", poll, limits.SECOND // 100, limits.MINUTE),
         name=worker,

@@ -4,36 +4,84 @@ A wire name and the meaning of a field never change; a field may be added, with 
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, get_args
+from typing import Final, get_args
 
 import msgspec
 from msgspec import Raw
 
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
+from leftfold.core.notes import (
+    CancelDelivered,
+    CancelRequested,
+    Compensated,
+    Custom,
+    Event,
+    EvidenceAdded,
+    NodeFinished,
+    NodeStarted,
+    Note,
+    OwnersNote,
+    PlanGenerated,
+    Progress,
+    Signalled,
+    Starved,
+    StepFinished,
+    StepStarted,
+    ToolInvocationFinished,
+    ToolInvocationStarted,
+    Transition,
+)  # fmt: skip
 from leftfold.core.payload import NULL
 from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import Answer, CancelMode, Failure, Outcomes, Spec, Wait
 
+__all__ = [
+    "BY_WIRE",
+    "LEASE_EXPIRED",
+    "NOTES",
+    "TRANSITIONS",
+    "AnyEvent",
+    "AnyNote",
+    "AnyTransition",
+    "CancelDelivered",
+    "CancelRequested",
+    "Cancelled",
+    "Claimed",
+    "Compensated",
+    "Custom",
+    "DeadLettered",
+    "Enqueued",
+    "Event",
+    "EvidenceAdded",
+    "Failed",
+    "NodeFinished",
+    "NodeStarted",
+    "Note",
+    "OwnersNote",
+    "Parked",
+    "PlanGenerated",
+    "Progress",
+    "Received",
+    "Released",
+    "Renewed",
+    "Requeued",
+    "Resumed",
+    "Retried",
+    "Signalled",
+    "Stalled",
+    "Started",
+    "Starved",
+    "StepFinished",
+    "StepStarted",
+    "Succeeded",
+    "Suspended",
+    "ToolInvocationFinished",
+    "ToolInvocationStarted",
+    "Transition",
+]  # fmt: skip
+
 LEASE_EXPIRED: Final = "lease_expired"  # the class of error that a lost owner counts as
-
-
-class Event(Frozen):
-    """A fact about one job."""
-
-    wire: ClassVar[str]
-
-
-class Transition(Event):
-    """A fact that moves the job to another state, as `lifecycle.TABLE` says."""
-
-
-class Note(Event):
-    """A fact that changes no state."""
-
-
-class OwnersNote(Note):
-    """A note about what only the handler can know: nobody but the owner writes it."""
 
 
 class Received(Transition):
@@ -168,127 +216,6 @@ class Cancelled(Transition):
     mode: CancelMode
     reason: str | None = None
     error: Failure | None = None
-
-
-class CancelRequested(Note):
-    """Somebody asked the owner to stop."""
-
-    wire = "cancel_requested"
-    reason: str | None = None
-
-
-class CancelDelivered(OwnersNote):
-    """The handler was told to stop; it may take its time to."""
-
-    wire = "cancel_delivered"
-
-
-class Starved(Note):
-    """Nothing else of the worker ran for so long, in microseconds, its renewals neither: why a lease may be lost.
-
-    Something held the interpreter's lock, or the machine slept. The worker says so of what it ran, if it still can.
-    """
-
-    wire = "starved"
-    attempt: int
-    length: int
-
-
-class Signalled(Note):
-    """A signal came before the wait for it; it is kept under its key."""
-
-    wire = "signalled"
-    key: str
-    payload: Raw = NULL
-
-
-class Progress(OwnersNote):
-    """How far the handler is, from 0 to 1."""
-
-    wire = "progress"
-    fraction: float
-    message: str | None = None
-
-
-class PlanGenerated(OwnersNote):
-    """The job's plan was fixed; a replay never plans anew."""
-
-    wire = "plan_generated"
-    plan: Raw
-
-
-class NodeStarted(OwnersNote):
-    """A node of the plan was entered."""
-
-    wire = "node_started"
-    node: str
-    data: Raw = NULL
-
-
-class NodeFinished(OwnersNote):
-    """A node of the plan was left."""
-
-    wire = "node_finished"
-    node: str
-    data: Raw = NULL
-
-
-class StepStarted(OwnersNote):
-    """A recorded step was entered; until it is finished, its effect is unknown."""
-
-    wire = "step_started"
-    step: str
-    data: Raw = NULL
-
-
-class StepFinished(OwnersNote):
-    """A recorded step has its result and is not paid for again."""
-
-    wire = "step_finished"
-    step: str
-    result: Raw = NULL
-
-
-class ToolInvocationStarted(OwnersNote):
-    """A tool with outside effects is about to be called."""
-
-    wire = "tool_invocation_started"
-    tool: str
-    invocation: str
-    data: Raw = NULL
-
-
-class ToolInvocationFinished(OwnersNote):
-    """The tool answered."""
-
-    wire = "tool_invocation_finished"
-    tool: str
-    invocation: str
-    data: Raw = NULL
-
-
-class EvidenceAdded(Note):
-    """Something that must stand up later."""
-
-    wire = "evidence_added"
-    name: str
-    data: Raw = NULL
-
-
-class Compensated(OwnersNote):
-    """The effect of a step was undone."""
-
-    wire = "compensated"
-    step: str
-    data: Raw = NULL
-
-
-class Custom(Note):
-    """A note of the user's own."""
-
-    wire = "custom"
-    name: str
-    data: Raw = NULL
 
 
 class Renewed(Frozen):

@@ -62,19 +62,25 @@ def ids(name: str, job_ids: Sequence[str]) -> Query:
     return Query(name, columns=("id",), rows=[(job_id,) for job_id in job_ids])
 
 
+#: Stands behind the name of a query's form for a batch of one.
+ALONE: Final = " alone"
+
+
 def load_queries(dialect: str, names: Mapping[str, str]) -> dict[str, str]:
     """Read a dialect's `queries.sql`: blocks that begin with `-- name:`. What stands in braces is filled in.
 
-    A block that begins with `-- part:` is no query: it stands in the place of its name in braces.
+    A block that begins with `-- part:` is no query: it stands in the place of its name in braces. One that begins with
+    `-- alone:` is another form of that query, for a batch of one.
     """
     text = files("leftfold.store").joinpath(dialect, "queries.sql").read_text(encoding="utf-8")
-    blocks = re.split(r"^-- (name|part): (\w+)\n", text, flags=re.MULTILINE)[1:]
+    blocks = re.split(r"^-- (name|part|alone): (\w+)\n", text, flags=re.MULTILINE)[1:]
     read = list(zip(blocks[::3], blocks[1::3], blocks[2::3], strict=True))
     known = dict(names)
     for sort, name, body in read:
         if sort == "part":
             known[name] = fill(body, known)
-    return {name: fill(body, known) for sort, name, body in read if sort == "name"}
+    ends = {"name": "", "alone": ALONE}
+    return {name + ends[sort]: fill(body, known) for sort, name, body in read if sort in ends}
 
 
 def fill(text: str, names: Mapping[str, str]) -> str:

@@ -28,8 +28,8 @@ FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 {made};
 {appended};
 
--- name: enqueue_alone
--- One of them. The driver has worked out the rest: it costs no call back from here.
+-- alone: enqueue
+-- The driver has worked out the rest: it costs no call back from here.
 INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                            state, priority, head, tenant, kind, queue, key, correlation_id)
 VALUES (:id, :now, :now, :from_then, :lease, 1, 0, 0, 0, 1,

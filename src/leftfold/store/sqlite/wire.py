@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leftfold.core.record import GENESIS, covered
-from leftfold.store.query import NAMES, Columns, Query, load_queries
+from leftfold.store.query import ALONE, NAMES, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
@@ -157,12 +157,19 @@ def _arguments(query: Query, now: int) -> dict[str, Any]:
         for column in _IDS:
             if column in arguments:
                 arguments[column] = id_of(arguments[column])
-        if query.name == "enqueue":
+        if _is_one_new_job(query):
             arguments.update(_worked_out(arguments, str(query.rows[0][0]), now))
     elif query.columns:
         rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in query.rows]
         arguments["rows"] = _json(rows)
     return arguments
+
+
+_ENQUEUE_ALONE: Final = f"enqueue{ALONE}"
+
+
+def _is_one_new_job(query: Query) -> bool:
+    return query.name == "enqueue" and len(query.rows) == 1
 
 
 def _worked_out(job: Mapping[str, Any], job_id: str, now: int) -> dict[str, Any]:
@@ -183,8 +190,7 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
     arguments = _arguments(query, now)
     answer: list[Columns] = []
-    alone = query.name == "enqueue" and len(query.rows) == 1
-    for statement in QUERIES["enqueue_alone" if alone else query.name]:
+    for statement in QUERIES[_ENQUEUE_ALONE if _is_one_new_job(query) else query.name]:
         try:
             cursor.execute(_text(statement, query, arguments), arguments)
         except sqlite.IntegrityError as problem:
