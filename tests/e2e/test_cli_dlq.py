@@ -56,11 +56,11 @@ def test_dead_letters_are_listed_with_reason_and_error_the_newest_first(home: Ho
         [second, "print", "exhausted_retries"],
         [first, "mail", "exhausted_retries"],
     ]
-    assert r"  ValueError: no\x1b[1m route  " in rows[1]
+    assert "  ValueError: no␛[1m route  " in rows[1]
     newer, older = home.run("dlq", "list", "--json").lines()
     assert [*newer] == LETTER
     assert (newer["id"], newer["queue"], newer["state"]) == (second, "slow", "dead_lettered")
-    assert (older["error"]["type"], older["error"]["message"]) == ("ValueError", "no\x1b[1m route\nto host")
+    assert (older["error"]["type"], older["error"]["message"]) == ("ValueError", "no␛[1m route\nto host")
     assert (older["reason_code"], older["stage"], older["attempts"]) == ("exhausted_retries", "exec", 1)
     assert older["last_owner"] == "worker-a"
 

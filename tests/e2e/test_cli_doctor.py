@@ -76,7 +76,9 @@ def test_where_there_is_no_file_none_is_made(file_home: Home) -> None:
 def test_a_file_that_is_no_database(file_home: Home) -> None:
     file_home.file.write_text("Dear diary, " * 100, encoding="utf-8")
     before = file_home.trace()
-    assert finding(file_home, "file", 5)["found"].endswith("file is not a database")
+    assert finding(file_home, "file", 5)["found"].endswith(
+        "file is not a database: name a store, or a file that is not there yet"
+    )
     assert file_home.trace() == before
 
 

@@ -26,7 +26,7 @@ CODES = {
     "DialectRefusedError": 4, "NotDueError": 4, "LeaseConflictError": 4, "RevisionConflictError": 4,
     "RequestReusedError": 4, "SignalConflictError": 4, "CorruptLogError": 1, "BrokenChainError": 1, "StoreError": 1,
     "StoreUnavailableError": 75, "StoreDeniedError": 6, "StoreNotReadyError": 1, "OutcomeUnknownError": 75,
-    "MissingExtraError": 1,
+    "MissingExtraError": 1, "WaitExpired": 1,
 }  # fmt: skip
 
 

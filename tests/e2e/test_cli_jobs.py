@@ -157,7 +157,7 @@ def test_a_job_in_full(home: Home) -> None:
     retrying = home.run("jobs", "show", ids["retrying"], "--json").json()
     assert retrying["payload"] == {"of": "retrying"}
     assert retrying["error"] == {
-        "code": "error", "message": "no route to host\x1b]0;\x07", "type": None, "traceback": None, "details": None,
+        "code": "error", "message": "no route to host␛]0;␇", "type": None, "traceback": None, "details": None,
     }  # fmt: skip
     assert retrying["policy"]["max_failures"] == 5
     assert home.run("jobs", "show", ids["succeeded"], "--json").json()["result"] == {"ok": True}
@@ -168,7 +168,7 @@ def test_a_job_in_full(home: Home) -> None:
     assert facts["state"] == "retrying"
     assert facts["payload"] == '{"of": "retrying"}'
     assert facts["attempts"] == "1, failures 1 of 5"
-    assert facts["error"] == r"error: no route to host\x1b]0;\x07"
+    assert facts["error"] == "error: no route to host␛]0;␇"
 
 
 def test_json_is_one_line_whatever_the_payload_looks_like(home: Home) -> None:
@@ -198,7 +198,7 @@ def test_a_history_has_a_line_per_event(home: Home) -> None:
     assert told[2][-2:] == ["started", "owner worker-a"]
     assert told[3] == ["progress", "owner worker-a", "40%, halfway"]
     assert told[4][0] == "retried"
-    assert told[4][2].startswith(r"error: no route to host\x1b]0;\x07, due in ")
+    assert told[4][2].startswith("error: no route to host␛]0;␇, due in ")
 
 
 def test_what_each_end_says(file_home: Home) -> None:

@@ -29,7 +29,8 @@ EVENTS = [
     "released", "stalled", "requeued", "failed", "dead_lettered", "cancelled",
 ]  # fmt: skip
 NOTES = {
-    "cancel_requested", "signalled", "progress", "plan_generated", "node_started", "node_finished", "step_started",
+    "cancel_requested", "cancel_delivered", "starved",
+    "signalled", "progress", "plan_generated", "node_started", "node_finished", "step_started",
     "step_finished", "tool_invocation_started", "tool_invocation_finished", "evidence_added", "compensated", "custom",
 }  # fmt: skip
 #: Which fields a job must carry in a state; it must not carry the others.

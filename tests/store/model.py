@@ -243,6 +243,7 @@ class Model:
             failures=job.failures,
             spec=job.spec,
             policy=job.policy,
+            lost=job.failures > 0 and any(isinstance(record.event, e.Stalled) for record in self.logs[job_id].records),
         )
 
     def holds(self, claim: Claim) -> bool:

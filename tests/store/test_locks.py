@@ -105,8 +105,9 @@ def test_the_time_of_an_event_is_read_behind_the_lock(said: str, side: PostgresS
 
 def test_a_claim_passes_over_a_job_that_somebody_else_has_locked(side: PostgresSide, engine: Engine) -> None:
     first, second = engine.enqueue("work").job_id, engine.enqueue("work").job_id
-    with Lock(side, first):
+    with Lock(side, first) as lock:
         assert [claim.job_id for claim in engine.claim("worker", limit=2)] == [second]
+        lock.release()  # to hang up would let go as well, a moment later
     assert [claim.job_id for claim in engine.claim("worker", limit=2)] == [first]
 
 

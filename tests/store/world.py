@@ -202,7 +202,9 @@ class World:
         """Leave out of claims that are over what only a lease has."""
         if not isinstance(claims, list):
             return claims
-        return [claim if self.model.holds(claim) else replace(claim, until=0, failures=0) for claim in claims]
+        return [
+            claim if self.model.holds(claim) else replace(claim, until=0, failures=0, lost=False) for claim in claims
+        ]
 
     def pause(self, queue: str, *, paused: bool) -> None:
         """Pause a queue, or let it go on."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ANN: Final = c.Actor(who=Who.CLIENT, name="ann@häuser.example")
 KEEPER: Final = c.Actor(who=Who.KEEPER, name="keeper-1")
 OLGA: Final = c.Actor(who=Who.OPERATOR, name="olga")
+WORKER: Final = c.Actor(who=Who.WORKER, name="worker-a")
 FLAKY: Final = Failure(code="network", message="no route", type="OSError", traceback="line 1\nline 2")
 BROKEN: Final = Failure(code="permanent", message='"no" \\ ☃ 😀', details=Raw(b'{"a":[1,2.5,null]}'))
 SPEC: Final = Spec(
@@ -168,6 +169,19 @@ def _usual(job: Teller) -> None:
     job.say(c.Complete(by=job.run()))
 
 
+def _cancelled_in_time(job: Teller) -> None:
+    job.enqueue()
+    by = job.run()
+    job.say(c.Cancel(by=ANN, reason="enough"), c.Note(by=by, note=e.CancelDelivered()), c.Cancel(by=by))
+
+
+def _starved(job: Teller) -> None:
+    job.enqueue()
+    job.run()
+    job.say(c.Stall(by=OLGA, reason="silent"))
+    job.say(c.Note(by=WORKER, note=e.Starved(attempt=1, length=MINUTE)))
+
+
 def _later(job: Teller) -> None:
     job.enqueue(delay=MINUTE)
     job.say(c.Claim(by=c.Actor(who=Who.WORKER, name="worker 1"), token="token-1", lease=MINUTE // 2))
@@ -186,6 +200,8 @@ LIVES: Final[Mapping[str, Callable[[Teller], None]]] = {
     "10-retrying": _retrying,
     "11-usual": _usual,
     "12-later": _later,
+    "13-cancelled-in-time": _cancelled_in_time,
+    "14-starved": _starved,
 }
 
 

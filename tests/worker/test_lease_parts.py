@@ -217,7 +217,7 @@ def test_one_that_is_refused_is_lost_and_the_others_are_renewed(desk: Desk, how:
 
 
 def test_a_request_to_stop_comes_with_the_renewal(desk: Desk) -> None:
-    (held,) = desk.hold("a", seconds=0.6)
+    (held,) = desk.hold("a", seconds=3.0)
     desk.boss.cancel(held.claim.job_id)
     desk.leases.start()
     eventually(lambda: "a" in desk.asked_to_stop, SOON)

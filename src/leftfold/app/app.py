@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -156,7 +157,7 @@ class App:
         max_failures: int = DEFAULT_POLICY.max_failures, retry_delay: Span = 0.5, retry_delay_max: Span = 60,
         retries: Retries | None = None, lease: Span = 60,
         timeout: Span | None = None, on_exhausted: Literal["dead_letter", "fail"] = "dead_letter",
-        hold_stalled: bool = False,
+        hold_stalled: bool = False, isolation: Literal["process"] | None = None,
     ) -> Decorator: ...  # fmt: skip
 
     def job(self, function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
@@ -165,7 +166,8 @@ class App:
         The kind is called as the function is, or `name`. An attempt that fails is tried again after `retry_delay`
         seconds, then after twice as long and so on, until there were `max_failures`; `retries` says for some exceptions
         how often they are tried again, 0 for never, and counts each apart. `lease` is how long a worker may be silent
-        before the job is taken from it, `timeout` how long an attempt may take.
+        before the job is taken from it, `timeout` how long an attempt may take. `isolation="process"` runs each attempt
+        in a process of its own: for what computes for long, or may crash its interpreter.
         """
         decorator = Decorator(self, **settings)
         return decorator if function is None else decorator(function)
@@ -258,6 +260,8 @@ class App:
 
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - without an exception if there is none
             raise DesignError("an event loop runs here: await app.arun_worker(…) instead")
+        if "LEFTFOLD_CELL" in os.environ:  # the app is imported once more, for attempts in a process of their own
+            raise DesignError('put app.run_worker() behind `if __name__ == "__main__":`')
         Worker(self, **settings).run()
 
     async def arun_worker(self, **settings: "Unpack[WorkerSettings]") -> None:

@@ -51,6 +51,7 @@ class Decorator:
         timeout: Span | None = None,
         on_exhausted: Literal["dead_letter", "fail"] = "dead_letter",
         hold_stalled: bool = False,
+        isolation: Literal["process"] | None = None,
     ) -> None:
         limits.name("queue", queue)
         asking.priority_of(priority)
@@ -70,6 +71,9 @@ class Decorator:
         policy.check()
         if on_exhausted not in _ON_EXHAUSTED:
             raise ValidationError(f"on_exhausted {on_exhausted!r} is none of {', '.join(_ON_EXHAUSTED)}")
+        if isolation not in {None, "process"}:
+            raise ValidationError(f"isolation {isolation!r} is none of None, 'process'")
+        self._isolated = isolation is not None
         self._policy = DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
 
     @overload
@@ -101,6 +105,7 @@ class Decorator:
         except ValidationError as problem:
             raise DesignError(f"{name_of(function)} needs a name=: {problem}") from problem
         handler.codes = self._codes
+        handler.isolated = self._isolated
         self._app.add(handler)
         return handler
 

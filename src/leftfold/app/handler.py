@@ -112,6 +112,7 @@ class Handler(Enqueuing[P, R_co]):
         self.policy = policy
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
+        self.isolated = False  # whether each attempt runs in a process of its own
         self.codes: dict[type[BaseException], str] = {}
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", kind)

@@ -23,8 +23,9 @@ from leftfold.store.requests import Request, once
 _TOKEN_BYTES: Final = 16
 _TRAIL_SECONDS: Final = 0.2
 #: Where the rows of a claim say from which lane they come, and how many there were.
-_LANE: Final = slice(9, 12)
-_LANES: Final = 12
+_CLAIM: Final = 10  # columns of a claim; behind them stands where it was found
+_LANE: Final = slice(10, 13)
+_LANES: Final = 13
 _STARTED: Final = Edge(TARGETS[e.Claimed], e.Started, TARGETS[e.Started])
 
 
@@ -143,7 +144,7 @@ def _claim(
     unread.clear()
     for row in rows:
         try:
-            claims.append(_claim_of(row[:9], command.token, command.by.name))
+            claims.append(_claim_of(row[:_CLAIM], command.token, command.by.name))
         except CorruptLogError:
             unread.append(row[0])
     return claims
@@ -182,7 +183,7 @@ def _claim_job(job_id: str, command: c.Claim, forbidden: Forbidden) -> Steps[lis
 
 
 def _claim_of(row: Sequence[Any], token: str, owner: str) -> Claim:
-    job_id, attempt, failures, until, first_event, first_format, first_data, later_format, later_data = row
+    job_id, attempt, failures, until, first_event, first_format, first_data, later_format, later_data, lost = row
     first = decode(first_event, first_data, first_format)
     later = None if later_data is None else decode(e.Enqueued.wire, later_data, later_format)
     spec = (later.spec if isinstance(later, e.Enqueued) else None) or getattr(first, "spec", None)
@@ -199,4 +200,5 @@ def _claim_of(row: Sequence[Any], token: str, owner: str) -> Claim:
         failures=failures,
         spec=spec,
         policy=policy,
+        lost=bool(lost),
     )

@@ -46,6 +46,7 @@ class Claim(Frozen):
     failures: int
     spec: Spec
     policy: Policy
+    lost: bool = False  # whether an attempt of it was lost before: it may have killed its worker
 
     @property
     def kind(self) -> str:

@@ -25,6 +25,7 @@ from leftfold.core.errors import StoreError
 
 _USERS: Final = ("postgres", "nobody")
 _START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded here: behind a fork it could wait
 USER: Final = "leftfold"
@@ -92,7 +93,10 @@ class OwnServer(Server):
         """Stop it at once, and wait until it is gone."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait()
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # it was too young to hear it
+                self.kill()
             self._process = None
 
     def kill(self) -> None:

@@ -148,7 +148,7 @@ class Attempt:
             late = problem
         if limit.expired() or time.monotonic() - began > timeout / 1_000_000:  # it took no notice, or kept the loop
             self.context.stop()
-            raise _TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from late
+            raise TimedOut(f"the attempt took longer than {timeout / 1_000_000:g} s") from late
         return given
 
     @calls_users
@@ -255,7 +255,7 @@ class Attempt:
         failure, codes = asking.failure_of(problem), self._handler.codes
         code = next((codes[each] for each in type(problem).__mro__ if each in codes), None)  # the closest class counts
         kind = failure.type
-        if isinstance(problem, _TimedOut):
+        if isinstance(problem, TimedOut):
             code, kind = "timeout", "TimeoutError"
         if code is None:
             code = failure.code if _is_name(failure.code) else JobError.code
@@ -303,5 +303,5 @@ def _of_handler(trace: TracebackType | None) -> TracebackType | None:
     return theirs or trace
 
 
-class _TimedOut(TimeoutError):  # noqa: N818 - told apart from a handler's own
+class TimedOut(TimeoutError):  # noqa: N818 - told apart from a handler's own
     """The attempt took longer than its kind allows."""

@@ -12,7 +12,9 @@ from leftfold.core import events as e
 from leftfold.core.values import CancelMode
 from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt, Stop
+from leftfold.worker.cells import Cells
 from leftfold.worker.desk import Desk
+from leftfold.worker.isolated import IsolatedAttempt
 from leftfold.worker.lease import Held, Leases
 from leftfold.worker.logs import about
 from leftfold.worker.office import Office
@@ -50,6 +52,7 @@ class Crew:
         self._attempts: dict[Held, Attempt] = {}
         self._leaked = 0  # threads that go on although their attempts are over
         self._threads = Threads()
+        self._cells = Cells(app)
         self.woken = asyncio.Event()  # there is something to do, or room for more
         self.writer = Writer(office, pulse, self._written)
         self._desk = Desk(engine, self.writer)
@@ -79,7 +82,12 @@ class Crew:
         handler = self._app.handlers[claim.kind]
         context = (Context if handler.is_async else SyncContext)(self._app, claim, self._desk, self._state)
         held = Held(claim, asked_at, context.stop)
-        attempt = Attempt(handler, held, context, self._threads)
+        if handler.isolated or claim.lost:
+            attempt: Attempt = IsolatedAttempt(
+                handler, held, context, self._threads, cells=self._cells, desk=self._desk
+            )
+        else:
+            attempt = Attempt(handler, held, context, self._threads)
         self._attempts[held] = attempt
         self._pulse.entered()
         self.leases.hold(held)
@@ -169,8 +177,9 @@ class Crew:
         return len(self._attempts)
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Let the threads end, and the processes."""
         self._threads.close()
+        self._cells.close()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:

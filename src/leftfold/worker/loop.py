@@ -15,6 +15,7 @@ from leftfold.asking import names
 from leftfold.core import limits
 from leftfold.core.errors import DesignError, LeftfoldError, ValidationError
 from leftfold.times import Span, microseconds
+from leftfold.worker.cells import whereabouts
 from leftfold.worker.claiming import Claimer, Wishes
 from leftfold.worker.crew import Crew
 from leftfold.worker.keeper import Keeper
@@ -76,6 +77,8 @@ class Worker:
                 "a store in memory belongs to one engine: give the app a file, which a worker can open"
             )
         limits.between("concurrency", concurrency, 1, 10_000)
+        if any(handler.isolated for handler in app.handlers.values()):
+            whereabouts(app)  # or say now that other processes could not find it
         self.app = app
         # Random, so that two processes of one name, or one after the other, are never taken for the same owner.
         self.identity = f"{name or socket.gethostname()}:{secrets.token_hex(4)}"

@@ -126,6 +126,7 @@ counted AS (
     SELECT queue, kind, state, count(*) FROM moved GROUP BY queue, kind, state
 )
 SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data,
+       m.failures > 0 AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = m.id AND e.event = 'stalled' OFFSET 0),
        m.queue, m.priority, m.was_due, (SELECT count(*) FROM lanes WHERE priority IS NOT NULL)
 FROM moved m
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = 1 OFFSET 0) first ON true
@@ -211,7 +212,8 @@ FROM clock, lanes CROSS JOIN LATERAL (
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
-SELECT j.id::text, j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
+SELECT j.id::text, j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
+       j.failures > 0 AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = j.id AND e.event = 'stalled' OFFSET 0)
 FROM unnest(:id::uuid[]) WITH ORDINALITY AS a (id, place)
 JOIN {schema}.jobs j ON j.id = a.id
 JOIN {schema}.events first ON first.job_id = j.id AND first.version = 1

@@ -111,6 +111,7 @@ SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHE
        (SELECT n FROM leftfold_names WHERE name = :owner), '{}', substr(j.head, 1, {seal_bytes})
 FROM temp.picked JOIN leftfold_jobs j USING (n) WHERE :start;
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
+       j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled'),
        j.queue, j.priority, 0, 0
 FROM temp.picked JOIN leftfold_jobs j USING (n)
 LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
@@ -131,7 +132,8 @@ FROM lanes WHERE lanes.priority IS NOT NULL;
 
 -- name: claims
 -- Jobs with what a handler needs of them: the claims of a request that is asked again, or of a claim by id.
-SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data
+SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
+       j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled')
 FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 JOIN leftfold_log first ON first.job = j.n AND first.version = 1
 LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1

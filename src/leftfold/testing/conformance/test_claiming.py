@@ -125,6 +125,44 @@ class TestClaim:
         assert [claim.payload for claim in claims] == list(range(100))
 
 
+class TestWhetherAnAttemptWasLost:
+    """A job whose attempt was lost with its worker may have killed it: who claims it is told so."""
+
+    @pytest.mark.parametrize("direct", [False, True])
+    def test_behind_a_stall(self, scene: Scene, direct: bool) -> None:
+        first = scene.started()
+        assert not first.lost
+        scene.engine.stall(first.job_id)
+        scene.engine.requeue(first.job_id)
+        (again,) = scene.engine.claim("worker-2", job_id=first.job_id if direct else None)
+        assert again.lost
+        scene.engine.release(again)
+        (later,) = scene.engine.claim("worker-3")
+        assert later.lost, "it is not known yet whether it was this one"
+
+    def test_a_failure_of_its_own_is_none(self, scene: Scene) -> None:
+        claim = scene.started()
+        scene.engine.fail(claim, FLAKY)
+        scene.clock.advance(3600)
+        (again,) = scene.engine.claim("worker-2")
+        assert (again.failures, again.lost) == (1, False)
+
+    def test_a_job_that_was_not_started_did_nothing(self, scene: Scene) -> None:
+        claim = scene.held()
+        scene.engine.stall(claim.job_id)
+        scene.engine.requeue(claim.job_id)
+        (again,) = scene.engine.claim("worker-2")
+        assert not again.lost
+
+    def test_whoever_reopens_it_begins_anew(self, scene: Scene) -> None:
+        claim = scene.started(policy=Policy(max_failures=1))
+        scene.clock.advance(3600)
+        scene.engine.reap()
+        scene.engine.requeue(claim.job_id, reason="mended")
+        (again,) = scene.engine.claim("worker-2")
+        assert not again.lost
+
+
 class TestTheOrderOfClaims:
     """More is sooner, then the longest due, then the oldest."""
 

@@ -1,0 +1,323 @@
+"""Attempts in processes of their own: what a handler does to its interpreter, it does to nobody else."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.concurrency.crowd import eventually
+from tests.places import Place
+from tests.worker.real import JOBS, KILL, SECONDS, TERM, Town
+
+import leftfold
+from leftfold.core.errors import DesignError
+
+ISOLATED = """
+import ctypes, signal
+from leftfold import Snooze
+from leftfold.core.errors import WaitExpired
+
+POOL = dict(isolation="process", lease=1, max_failures=2, retry_delay=0.01)
+
+
+@app.job(**POOL)
+async def where(ctx: Context) -> list:
+    ctx.progress(0.5, "halfway")
+    ctx.log.info("hello from the cell")
+    return [os.getpid(), os.getppid(), ctx.attempt, ctx.idempotency_key("a")]
+
+
+@app.job(**POOL)
+def where_too(ctx: SyncContext, n: int = 1) -> list:
+    return [os.getpid(), os.getppid(), n]
+
+
+@app.job(**POOL)
+def die(ctx: SyncContext, how: str) -> None:
+    say("begin", ctx)
+    if how == "exit":
+        os._exit(3)
+    if how == "crash":
+        ctypes.string_at(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job(**POOL)
+def raise_it(ctx: SyncContext) -> None:
+    raise KeyError("of its own")
+
+
+@app.job(isolation="process", lease=0.5, max_failures=1)
+def grab(ctx: SyncContext) -> int:
+    say("begin", ctx)
+    ctypes.PyDLL(None).usleep(2_000_000)  # with the interpreter's lock of this process held
+    return ctx.attempt
+
+
+@app.job(isolation="process", lease=5, max_failures=1, timeout=0.2)
+def endless(ctx: SyncContext) -> None:
+    say("begin", ctx)
+    ctypes.PyDLL(None).usleep(60_000_000)
+
+
+@app.job(isolation="process", lease=5, max_failures=1)
+async def patient(ctx: Context) -> str:
+    say("begin", ctx)
+    await asyncio.sleep(60)
+    return "never"
+
+
+@app.job(isolation="process", lease=5, max_failures=1)
+def deaf(ctx: SyncContext) -> None:
+    say("begin", ctx)
+    time.sleep(60)
+
+
+@app.job(isolation="process", lease=5, max_failures=1)
+async def ask(ctx: Context) -> str:
+    try:
+        return await ctx.wait("go", timeout=60)
+    except WaitExpired:
+        return "nobody"
+
+
+@app.job(lease=1, max_failures=4, retry_delay=0.01)
+def poison(ctx: SyncContext) -> None:
+    say("begin", ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def cells(file_town: Town) -> Town:
+    """A town whose app has isolated jobs."""
+    file_town.write(JOBS + ISOLATED)
+    return file_town
+
+
+def test_attempts_run_in_processes_that_are_used_again(cells: Town) -> None:
+    first = cells.enqueue("where", 4)
+    second = cells.enqueue("where_too", 4, n=7)
+    worker = cells.start("--until-idle", "--concurrency", "2")
+    assert worker.left() == 0, worker.log
+    told = [cells.engine.get(job).output for job in first + second]
+    assert {parent for _, parent, *_ in told} == {worker.pid}
+    assert worker.pid not in {pid for pid, *_ in told}
+    assert len({pid for pid, *_ in told}) <= 2, "warm"
+    assert told[0][2:] == [1, f"{first[0]}:a"]
+    assert told[-1][2] == 7
+    logs = cells.logs()
+    assert "progress" in logs[first[0]]
+    assert f"leftfold.job.where [where {first[0]} attempt 1] hello from the cell" in worker.log
+
+
+HOW = {"exit": "code 3", "kill": "SIGKILL", "crash": "SIGSEGV"}
+
+
+def test_its_death_is_the_failure_of_that_attempt_and_of_no_other(cells: Town) -> None:
+    dying = {how: cells.enqueue("die", how=how, max_failures=2)[0] for how in HOW}
+    (raising,) = cells.enqueue("raise_it", max_failures=1)
+    innocents = cells.enqueue("nap", 5, seconds=1.0, max_failures=1)
+    worker = cells.start("--until-idle", "--concurrency", "12")
+    assert worker.left() == 0, worker.log
+    for how, job_id in dying.items():
+        job = cells.engine.get(job_id)
+        assert (job.state, job.attempt, job.error and job.error.code) == ("dead_lettered", 2, "crashed")
+        assert HOW[how] in (job.error.message if job.error else "")
+        assert cells.logs()[job_id].count("stalled") == 0
+    error = cells.engine.get(raising).error
+    assert (error and error.type) == "KeyError"
+    assert "of its own" in (error.traceback or "" if error else "")
+    assert {cells.engine.get(job).state for job in innocents} == {"succeeded"}
+
+
+def test_a_handler_that_holds_the_interpreters_lock_for_leases_keeps_its_lease(cells: Town) -> None:
+    (job,) = cells.enqueue("grab", lease=0.5, max_failures=1)
+    worker = cells.start()
+    eventually(lambda: cells.begun() == 1, SECONDS)
+    eventually(lambda: cells.engine.reap() == [] and cells.engine.get(job).state == "succeeded", SECONDS)
+    assert cells.engine.get(job).attempt == 1
+    worker.tell(TERM)
+    assert worker.left() == 0
+    cells.logs()
+
+
+def test_a_timeout_kills_what_does_not_heed_it(cells: Town) -> None:
+    (job,) = cells.enqueue("endless", lease=5, max_failures=1)
+    cells.engine.enqueue("endless", {}, policy=leftfold.Policy(timeout=200_000, max_failures=1))
+    worker = cells.start()
+    eventually(lambda: cells.begun() == 2, SECONDS)
+    timed_out = cells.engine.list(limit=1).jobs[0].id
+    eventually(lambda: cells.engine.get(timed_out).state == "dead_lettered", SECONDS)
+    error = cells.engine.get(timed_out).error
+    assert (error and error.code) == "timeout"
+    assert cells.engine.get(job).state == "running", "the other one has no timeout"
+    pids = {pid for _, _, _, _, pid in cells.said}
+    worker.kill()
+    eventually(lambda: not any(alive(pid) for pid in pids), SECONDS)
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody has buried yet does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_a_cancellation_reaches_the_process(cells: Town, mode: str) -> None:
+    jobs = [cells.enqueue(kind, lease=5, max_failures=1)[0] for kind in ("patient", "deaf")]
+    worker = cells.start("--cancel-grace", "1s")
+    eventually(lambda: cells.begun() == 2, SECONDS)
+    pids = {pid for _, _, _, _, pid in cells.said}
+    for job in jobs:
+        cells.engine.cancel(job, mode=mode)
+    eventually(lambda: {cells.engine.get(job).state for job in jobs} == {"cancelled"}, SECONDS)
+    ends = [cells.engine.history(job)[-1].event.mode for job in jobs]  # type: ignore[union-attr]
+    assert ends == (["soft", "hard"] if mode == "soft" else ["hard", "hard"])
+    deaf = next(pid for _, kind, _, _, pid in cells.said if kind == "deaf")
+    eventually(lambda: not alive(deaf), SECONDS)
+    worker.tell(TERM)
+    assert worker.left() == 0, worker.log
+    eventually(lambda: not any(alive(pid) for pid in pids), SECONDS)
+    cells.logs()
+
+
+def test_it_can_wait_for_a_signal(cells: Town) -> None:
+    (job,) = cells.enqueue("ask", lease=5, max_failures=1)
+    worker = cells.start()
+    eventually(lambda: cells.engine.get(job).state == "waiting", SECONDS)
+    cells.engine.signal(job, "go", "went")
+    eventually(lambda: cells.engine.get(job).state == "succeeded", SECONDS)
+    assert cells.engine.get(job).output == "went"
+    worker.tell(TERM)
+    assert worker.left() == 0
+
+
+def test_a_shutdown_gives_back_what_runs_in_processes(cells: Town) -> None:
+    jobs = [cells.enqueue(kind, lease=5, max_failures=1)[0] for kind in ("patient", "deaf")]
+    worker = cells.start("--grace", "0")
+    eventually(lambda: cells.begun() == 2, SECONDS)
+    pids = {pid for _, _, _, _, pid in cells.said}
+    worker.tell(TERM)
+    assert worker.left() == 0, worker.log
+    assert {cells.engine.get(job).state for job in jobs} == {"queued"}
+    assert {cells.engine.get(job).failures for job in jobs} == {0}
+    eventually(lambda: not any(alive(pid) for pid in pids), SECONDS)
+
+
+@pytest.mark.parametrize("handler", ["patient", "grab_long"])
+def test_they_die_with_their_worker(cells: Town, handler: str) -> None:
+    cells.write(JOBS + ISOLATED + ISOLATED_LONG)
+    cells.enqueue(handler, lease=5)
+    worker = cells.start()
+    eventually(lambda: cells.begun() == 1, SECONDS)
+    ((*_, pid),) = cells.said
+    assert pid != worker.pid
+    worker.kill()
+    eventually(lambda: not alive(pid), SECONDS)
+
+
+ISOLATED_LONG = """
+@app.job(isolation="process", lease=5, max_failures=1)
+def grab_long(ctx: SyncContext) -> None:
+    say("begin", ctx)
+    ctypes.PyDLL(None).usleep(60_000_000)
+"""
+
+
+def test_a_job_that_kills_its_interpreter_is_found_among_a_hundred(place: Place, tmp_path: Path) -> None:
+    with closing(Town(place, tmp_path, JOBS + ISOLATED)) as town:
+        innocents = town.enqueue("nap", 50, lease=1, max_failures=2, seconds=0.2)
+        (guilty,) = town.enqueue("poison", lease=1, max_failures=4)
+        innocents += town.enqueue("nap", 50, lease=1, max_failures=2, seconds=0.2)
+        worker = town.start("--concurrency", "30")
+        eventually(lambda: worker.process.poll() is not None, SECONDS)
+        assert worker.left() == -KILL
+        worker = town.start("--until-idle", "--concurrency", "30")
+        assert worker.left(90) == 0, worker.log
+        letter = town.engine.get(guilty)
+        assert (letter.state, letter.attempt, letter.error and letter.error.code) == ("dead_lettered", 4, "crashed")
+        assert town.engine.history(guilty)[-1].event.reason_code == "exhausted_retries"  # type: ignore[union-attr]
+        assert {town.engine.get(job).state for job in innocents} == {"succeeded"}, "none is set aside for it"
+        assert town.logs()[guilty].count("stalled") == 1, "the next attempts had a process of their own"
+
+
+HANGING_UP = """
+@app.job(**POOL)
+def hang_up(ctx: SyncContext) -> None:
+    os.closerange(3, 256)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_hangs_up_is_ended(cells: Town) -> None:
+    cells.write(JOBS + ISOLATED + HANGING_UP)
+    (job,) = cells.enqueue("hang_up", max_failures=1)
+    worker = cells.start("--until-idle")
+    assert worker.left() == 0, worker.log
+    error = cells.engine.get(job).error
+    assert (error and error.code) == "crashed"
+
+
+def test_an_app_that_is_not_what_it_was_fails_the_attempt_and_says_why(cells: Town) -> None:
+    cells.write(JOBS + ISOLATED + "\nif 'LEFTFOLD_CELL' in os.environ:\n    raise RuntimeError('not twice')\n")
+    (job,) = cells.enqueue("where", max_failures=1)
+    worker = cells.start("--until-idle")
+    assert worker.left() == 0, worker.log
+    error = cells.engine.get(job).error
+    assert (error and error.code) == "isolation"
+    assert "RuntimeError: not twice" in (error.message if error else "")
+
+
+def test_a_lost_job_runs_in_the_worker_where_there_is_no_other_way(
+    file_app: leftfold.App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @file_app.job
+    def work() -> int:
+        return os.getpid()
+
+    job = work.enqueue()
+    (claim,) = file_app.engine.claim("somebody", start=True)
+    file_app.engine.stall(claim.job_id, reason="it died")
+    file_app.engine.requeue(claim.job_id)
+    file_app.run_worker(until_idle=True)
+    assert job.result() == os.getpid()
+    assert "runs in the worker itself, although its last attempt was lost" in caplog.text
+
+
+def test_an_app_that_nobody_can_import_is_told_so(tmp_path: Path) -> None:
+    app = leftfold.App(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    @app.job(isolation="process")
+    def work() -> None: ...
+
+    with pytest.raises(DesignError, match="isolation needs an app that can be imported"):
+        app.run_worker(until_idle=True)
+
+
+def test_a_script_that_runs_its_own_worker(file_town: Town) -> None:
+    script = file_town.folder / "script.py"
+    script.write_text(SCRIPT.format(url=file_town.place.url), encoding="utf-8")
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert ran.stdout == "isolated True\n", ran.stderr
+
+
+SCRIPT = """
+import os
+import leftfold
+
+app = leftfold.App("{url}")
+
+@app.job(isolation="process")
+def work() -> int:
+    return os.getpid()
+
+if __name__ == "__main__":
+    job = work.enqueue()
+    app.run_worker(until_idle=True)
+    print("isolated", job.result() != os.getpid())
+"""
