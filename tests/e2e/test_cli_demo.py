@@ -25,18 +25,20 @@ def test_every_job_is_accounted_for_and_its_commands_work_as_printed(tmp_path: P
     for fact in (
         r"its leases of 3 s ran out: worker-[13]( and worker-3)? noticed, and put its \d jobs? back into the queue",
         r"worker-[13]( and worker-3)? took over all that worker-2 had",
+        r"payout [0-9a-f]{8}… has waited \d+\.\d s for an approval, and held no worker; ann approves it",
+        r"payout +waits +1 +1 ",
         r"all jobs have ended, and the two workers that were left have ended by themselves",
-        r"300 succeeded \+ 1 set aside = 301 enqueued: none was lost, and none succeeded twice",
+        r"301 succeeded \+ 1 set aside = 302 enqueued: none was lost, and none succeeded twice",
         rf"{lost[1]} attempts? died with their worker",
         r"invoice [-0-9a-f]{36} .* failed 3 times, .* \(exhausted_retries\), always with KeyError: 'total'",
         r" started +owner worker-2:.*\n.* stalled +keeper worker-[13]:.*\n.* requeued ",
         r" claimed +worker worker-[13]:.*\n.* started .*\n.* succeeded +owner worker-[13]:",
-        r"verify: clean: 301 jobs with 1,\d{3} events",
+        r"verify: clean: 302 jobs with 1,\d{3} events",
     ):
         assert re.search(fact, ran.out), fact
     url = re.findall(r"export LEFTFOLD_DATABASE_URL=(\S+)$", ran.out, re.MULTILINE)
     commands = re.findall(r":  +leftfold (.+)$", ran.out, re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         looked = run(*command.split(), env={"LEFTFOLD_DATABASE_URL": url[0]})
         assert looked.code == 0, looked.err
@@ -49,12 +51,12 @@ def test_a_terminal_gets_colours_and_progress_and_the_store_is_where_it_is_wante
     ran = watched("demo", "--keep", str(kept), env={"TMPDIR": str(tmp_path)}, columns=100)
     assert ran.code == 0
     assert COLOUR.search(ran.out)
-    assert re.search(r"\r\x1b\[2K█+░* \d+ of 301 jobs have ended; at work: worker-1 \d+, worker-2 killed, ", ran.out)
+    assert re.search(r"\r\x1b\[2K█+░* \d+ of 302 jobs have ended; at work: worker-1 \d+, worker-2 killed, ", ran.out)
     shown = [line.rpartition("\x1b[2K")[2] for line in COLOUR.sub("", ran.out).splitlines()]
     assert max(map(len, (line for line in shown if "LEFTFOLD" not in line and str(kept) not in line))) <= 100
     assert {file.name for file in tmp_path.iterdir()} <= {kept.name, f"{kept.name}-wal", f"{kept.name}-shm"}
     (url,) = re.findall(r"export LEFTFOLD_DATABASE_URL=(\S+)", ran.out)
-    assert len(run("jobs", "list", "--all", "--json", "--store", url).lines()) == 301
+    assert len(run("jobs", "list", "--all", "--json", "--store", url).lines()) == 302
 
 
 @pytest.mark.parametrize(

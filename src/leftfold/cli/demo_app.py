@@ -1,4 +1,4 @@
-"""The app that `leftfold demo` runs: four kinds of jobs, of which one is flaky, one slow, and one can never succeed."""
+"""The app that `leftfold demo` runs: jobs that are quick, flaky or slow, one that waits, one that never succeeds."""
 
 import asyncio
 import time
@@ -39,6 +39,13 @@ def invoice(order: dict[str, int]) -> int:
     return order["total"]
 
 
+@app.job(lease=LEASE)
+async def payout(ctx: Context, amount: int) -> str:
+    """Wait for somebody, and hold no worker meanwhile."""
+    approval = await ctx.wait("approved", timeout=3600)
+    return f"{amount} were paid, approved by {approval['by']}"
+
+
 def calls() -> list[Call[Any]]:
     """Give all jobs of the demo, the kinds well mixed."""
     made: list[Call[Any]] = []
@@ -48,4 +55,5 @@ def calls() -> list[Call[Any]]:
         if number % 2:
             made.append(report.call(number))
     made.insert(len(made) // 4, invoice.call({"id": 13}))
+    made.insert(0, payout.call(1_000))
     return made

@@ -20,7 +20,7 @@ from leftfold.engine import Engine
 from leftfold.store.replies import Summary
 
 #: What each kind of the demo's jobs is like.
-KINDS: Final = {"resize": "quick", "fetch": "flaky", "report": "slow", "invoice": "poison"}
+KINDS: Final = {"resize": "quick", "fetch": "flaky", "report": "slow", "invoice": "poison", "payout": "waits"}
 
 
 def report(engine: Engine, expected: int, lost: Sequence[str]) -> None:
@@ -98,11 +98,13 @@ def look_further(engine: Engine, url: str, place: Path, lost: Sequence[str]) -> 
     rows = [
         ("the store of this demo:", f"export LEFTFOLD_DATABASE_URL={url}"),
         ("the slow jobs:", f"{called} jobs list --kind report"),
-        ("the history above, in other words:", f"{called} jobs history {lost[0][:SHORT_ID]} --dialect reliability"),
+        *[("the history above, in other words:", f"{called} jobs history {job[:SHORT_ID]} --dialect reliability")
+          for job in lost[:1]],
+        ("the job that waited:", f"{called} jobs list --kind payout"),
         ("all about the dead letter:", f"{called} dlq show {letter.id[:SHORT_ID]}"),
         ("derive everything anew once more:", f"{called} verify"),
         ("the life of any job:", f"{called} lifecycle"),
-    ]
+    ]  # fmt: skip
     width = max(len(what) for what, _ in rows)
     for what, command in rows:
         click.echo(f"  {click.style(what.ljust(width), dim=True)}  {command}")

@@ -1,7 +1,8 @@
-"""The process of isolated attempts: `python -m leftfold.worker.cell`, started by a worker and by nobody else.
+"""The processes of isolated attempts: `python -m leftfold.worker.cell`, started by a worker and by nobody else.
 
-It has the app, and runs one attempt at a time as a worker does; but it holds no lease and writes nothing. What came of
-the attempt goes to the worker. Whatever the handler does to its interpreter, it does to this one.
+The first one imports the app, and forks the others. Each of those runs one attempt at a time as a worker does; but it
+holds no lease and writes nothing. What came of the attempt goes to the worker. Whatever the handler does to its
+interpreter, it does to this one.
 """
 
 import asyncio
@@ -9,7 +10,9 @@ import ctypes
 import importlib
 import logging
 import os
+import random
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -17,6 +20,8 @@ import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
+
+import msgspec
 
 from leftfold.app.app import App
 from leftfold.app.context import Context, SyncContext
@@ -31,6 +36,8 @@ from leftfold.worker.lease import Held
 from leftfold.worker.threads import Threads
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
+_LOOK_MILLISECONDS: Final = 20
+_PACKET: Final = 200_000
 
 
 class Channel:
@@ -97,22 +104,17 @@ def find_app(begin: frames.Begin) -> App:
     return found
 
 
-async def serve(connection: socket.socket) -> None:
+async def serve(app: App, level: int, connection: socket.socket) -> None:
     """Run attempts, one at a time, until the worker hangs up."""
     reader, writer = await asyncio.open_connection(sock=connection)
     channel = Channel(writer)
-    begin = await frames.read(reader)
-    if not isinstance(begin, frames.Begin):
-        return
-    logging.getLogger().handlers[:] = [_Lines(channel)]
-    logging.getLogger().setLevel(begin.level)
+    root = logging.getLogger()
+    root.handlers[:] = [_Lines(channel)]  # whatever the app has set up: the worker has it, too
+    root.setLevel(level)
     async with AsyncExitStack() as stack:
         try:
-            app = find_app(begin)
-            os.environ.pop(MARK, None)  # not for what handlers start
-            logging.getLogger().handlers[:] = [_Lines(channel)]  # whatever the app has set up: the worker has it, too
             state = app.lifespan and await stack.enter_async_context(app.lifespan(app))
-        except BaseException as problem:  # noqa: BLE001 - of whatever the user's module does
+        except BaseException as problem:  # noqa: BLE001 - of whatever the user's function does
             channel.send(frames.Unready(_text(f"{type(problem).__name__}: {problem}")))
             await writer.drain()
             return
@@ -149,26 +151,84 @@ async def _run(app: App, attempt: Attempt, channel: Channel) -> None:
     channel.send(frames.came(command))
 
 
-def _leave_with(life: int) -> None:
-    """End when the worker does, however it ends: the other end of this pipe is its alone."""
-
-    def wait() -> None:
-        os.read(life, 1)
-        os._exit(1)
-
-    threading.Thread(target=wait, name="leftfold-life", daemon=True).start()
-    if sys.platform == "linux":  # also where a handler holds the interpreter's lock
+def _die_with_parent() -> None:
+    """End when whoever started us does, however it ends; also where a handler holds the interpreter's lock."""
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
-def main() -> None:
-    """Take the two ends that the worker gave us."""
-    connection, life = (int(each) for each in sys.argv[1:3])
-    sys.argv[1:] = []
-    _leave_with(life)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
-    asyncio.run(serve(socket.socket(fileno=connection)))
+def _live(app: App, level: int, connection: socket.socket) -> None:
+    """Be a process for attempts, from its birth on."""
+    _die_with_parent()
+    random.seed()  # else all of them would draw the same
+    asyncio.run(serve(app, level, connection))
     os._exit(0)  # a thread of a handler may go on for ever
+
+
+class Nursery:
+    """Has the app imported, and nothing else done with it: from here such a process is there at once.
+
+    Packets of the worker: `fork` with one end of a socket, `kill` with a process. Its own: `born`, `ended`.
+    """
+
+    def __init__(self, control: socket.socket, app: App, level: int) -> None:
+        self._control, self._app, self._level = control, app, level
+        self._children: set[int] = set()
+
+    def run(self) -> None:
+        """Go on until the worker hangs up, or dies; then nobody stays."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        while True:
+            if poll.poll(_LOOK_MILLISECONDS if self._children else None):
+                packet, given, _, _ = socket.recv_fds(self._control, 1024, 1)
+                if not packet:
+                    break
+                word, _, number = packet.decode().partition(" ")
+                if word == "fork":
+                    self._fork(given[0])
+                elif int(number) in self._children:
+                    os.kill(int(number), signal.SIGKILL)
+            self._bury()
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+
+    def _fork(self, connection: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._control.close()
+            try:
+                _live(self._app, self._level, socket.socket(fileno=connection))
+            finally:
+                os._exit(1)
+        os.close(connection)
+        self._children.add(pid)
+        self._control.send(f"born {pid}".encode())
+
+    def _bury(self) -> None:
+        for pid in list(self._children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._children.discard(pid)
+                self._control.send(f"ended {pid} {os.waitstatus_to_exitcode(status)}".encode())
+
+
+def main() -> None:
+    """Import the app, and wait for what the worker wants."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
+    control = socket.socket(fileno=int(sys.argv[1]))
+    sys.argv[1:] = []
+    begin = msgspec.json.decode(control.recv(_PACKET), type=frames.Begin)
+    try:
+        app = find_app(begin)
+    except BaseException as problem:  # noqa: BLE001 - of whatever the user's module does
+        control.send(f"unready {_text(f'{type(problem).__name__}: {problem}')[:1000]}".encode())
+        return
+    os.environ.pop(MARK, None)  # not for what handlers start
+    app.close()  # what was opened on import is not for those that come from here
+    control.send(b"ready")
+    Nursery(control, app, begin.level).run()
 
 
 if __name__ == "__main__":

@@ -8,8 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from leftfold.core import commands as c
 from leftfold.core.errors import DesignError
@@ -55,32 +59,18 @@ def whereabouts(app: "App") -> frames.Begin:
 
 
 class Cell:
-    """One such process, from its start to its end."""
+    """One such process, from its birth to its end."""
 
-    def __init__(self, begin: frames.Begin) -> None:
-        self._begin = begin
+    def __init__(self, pid: int, kill: Callable[[int], None], ended: "asyncio.Future[int]") -> None:
+        self._pid, self._kill, self._ended = pid, kill, ended
         self._reader: Any = None
         self._writer: Any = None
-        self._life = -1
-        self._process: subprocess.Popen[bytes] | None = None
         self.runs = 0
 
-    async def start(self) -> "Cell":
-        """Start it, and wait until it has the app."""
-        ours, theirs = socket.socketpair()
-        life, self._life = os.pipe()
-        try:
-            # From this thread: Linux ends it with the thread that started it.
-            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - see above; and it is this very interpreter
-                [sys.executable, "-m", "leftfold.worker.cell", str(theirs.fileno()), str(life)],
-                pass_fds=(theirs.fileno(), life), stdin=subprocess.DEVNULL, process_group=0,
-                env={**os.environ, MARK: "1"},
-            )  # fmt: skip
-        finally:
-            theirs.close()
-            os.close(life)
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_BUFFER)
-        self._send(self._begin)
+    async def ready(self, connection: socket.socket) -> None:
+        """Wait until it can begin."""
+        self._reader, self._writer = await asyncio.open_connection(sock=connection, limit=_BUFFER)
+        answer: frames.Frame | None
         try:
             async with asyncio.timeout(_START_SECONDS):
                 while isinstance(answer := await frames.read(self._reader), frames.Logged):
@@ -88,10 +78,8 @@ class Cell:
         except TimeoutError:
             answer = None
         if not isinstance(answer, frames.Ready):
-            self.kill()
             why = answer.why if isinstance(answer, frames.Unready) else await self.end()
             raise CellError(f"a process for the attempt could not be started: {why}")
-        return self
 
     async def run(self, claim: Claim, desk: "Desk") -> c.AnyCommand | None:
         """Run an attempt there, and give what came of it."""
@@ -122,37 +110,119 @@ class Cell:
 
     def kill(self) -> None:
         """End it, whatever it does."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            threading.Thread(target=self._process.wait, name="leftfold-burial", daemon=True).start()
+        self._kill(self._pid)
 
     async def end(self) -> str:
         """Wait for its end, which is near, and say what it was."""
-        code = await asyncio.to_thread(self._wait) if self._process else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await asyncio.shield(self._ended)
+        if not self._ended.done():  # it hung up, and lives
+            self.kill()
+        code = await self._ended
         self.close()
-        if code is None or code >= 0:
+        if code >= 0:
             return f"its process ended with code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         return f"its process was ended by {name}"
 
-    def _wait(self) -> int:
-        process = self._process
-        if process is None:
-            return 0
-        try:
-            return process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:  # it hung up, and lives
-            process.kill()
-            return process.wait()
-
     def close(self) -> None:
-        """Let it end."""
+        """Hang up: it ends."""
         if self._writer is not None:
             with suppress(OSError, RuntimeError):
                 self._writer.close()
-        if self._life >= 0:
-            os.close(self._life)
-            self._life = -1
+
+
+class Nursery:
+    """The process from which the others come: it has the app imported, and they are there at once."""
+
+    def __init__(self, begin: frames.Begin) -> None:
+        self._begin = begin
+        self._control: socket.socket | None = None
+        self._heard: asyncio.Queue[str] = asyncio.Queue()
+        self._births: deque[asyncio.Future[int]] = deque()
+        self._living: dict[int, asyncio.Future[int]] = {}
+        self.is_gone = False
+
+    async def start(self) -> None:
+        """Start it, and wait until it has the app."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            # From this thread: Linux ends it with the thread that started it.
+            process = subprocess.Popen(  # noqa: ASYNC220, S603 - see above; and it is this very interpreter
+                [sys.executable, "-m", "leftfold.worker.cell", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, process_group=0, env={**os.environ, MARK: "1"},
+            )  # fmt: skip
+        finally:
+            theirs.close()
+        threading.Thread(target=process.wait, name="leftfold-burial", daemon=True).start()
+        self._control.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._control, self._hear)
+        self._control.send(msgspec.json.encode(self._begin))
+        answer = "unready it took too long"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                answer = await self._heard.get()
+        if answer != "ready":
+            self.close()
+            raise CellError(f"a process for the attempt could not be started: {answer.partition(' ')[2]}")
+
+    async def cell(self) -> Cell:
+        """Give a new process."""
+        if self._control is None or self.is_gone:
+            raise CellError("a process for the attempt could not be started: what they come from is gone")
+        ours, theirs = socket.socketpair()
+        birth: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._births.append(birth)
+        with theirs:
+            socket.send_fds(self._control, [b"fork"], [theirs.fileno()])
+        pid = await birth
+        cell = Cell(pid, self._kill, self._living[pid])
+        await cell.ready(ours)
+        return cell
+
+    def _kill(self, pid: int) -> None:
+        if self._control is not None and pid in self._living:
+            with suppress(OSError):
+                self._control.send(f"kill {pid}".encode())
+
+    def _hear(self) -> None:
+        if self._control is None:
+            return
+        try:
+            packet = self._control.recv(2048).decode()
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = ""
+        word, _, rest = packet.partition(" ")
+        match word:
+            case "born":
+                self._living[int(rest)] = asyncio.get_running_loop().create_future()
+                self._births.popleft().set_result(int(rest))
+            case "ended":
+                pid, _, code = rest.partition(" ")
+                self._living.pop(int(pid)).set_result(int(code))
+            case "":
+                self.close()
+            case _:
+                self._heard.put_nowait(packet)
+
+    def close(self) -> None:
+        """Hang up: it ends, and all that came from it."""
+        if self.is_gone:
+            return
+        self.is_gone = True
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control)
+            self._control.close()
+        self._heard.put_nowait("unready it died")
+        for birth in self._births:
+            birth.set_exception(CellError("a process for the attempt could not be started: what they come from died"))
+        for ended in self._living.values():
+            ended.set_result(-signal.SIGKILL)
+        self._births.clear()
+        self._living.clear()
 
 
 def _log(line: frames.Logged, claim: Claim | None) -> None:
@@ -170,25 +240,21 @@ class Cells:
 
     def __init__(self, app: "App") -> None:
         self._app = app
+        self._nursery: Nursery | None = None
+        self._beginning = asyncio.Lock()
         self._idle: list[Cell] = []
-        self._all: set[Cell] = set()
         self._most_idle = os.cpu_count() or 1
-        self._starting = asyncio.Semaphore(self._most_idle)
 
     async def take(self) -> Cell:
-        """Give one that is idle, or a new one. Few start at a time: many at once would starve what runs."""
+        """Give one that is idle, or a new one."""
         if self._idle:
             return self._idle.pop()
-        async with self._starting:
-            if self._idle:  # meanwhile
-                return self._idle.pop()
-            cell = Cell(whereabouts(self._app))
-            self._all.add(cell)
-            try:
-                return await cell.start()
-            except BaseException:
-                self.throw_away(cell)
-                raise
+        async with self._beginning:
+            if self._nursery is None or self._nursery.is_gone:
+                nursery = Nursery(whereabouts(self._app))
+                await nursery.start()
+                self._nursery = nursery
+        return await self._nursery.cell()
 
     def put_back(self, cell: Cell) -> None:
         """Take one back that can be used again."""
@@ -201,10 +267,9 @@ class Cells:
         """End one."""
         cell.kill()
         cell.close()
-        self._all.discard(cell)
 
     def close(self) -> None:
         """End all of them."""
-        for cell in list(self._all):
-            self.throw_away(cell)
+        if self._nursery is not None:
+            self._nursery.close()
         self._idle.clear()
