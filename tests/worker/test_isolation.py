@@ -263,6 +263,83 @@ def test_a_process_that_hangs_up_is_ended(cells: Town) -> None:
     assert (error and error.code) == "crashed"
 
 
+RUNAWAY = """
+@app.job(isolation="process", lease=5, max_failures=1, timeout=0.2)
+def runaway(ctx: SyncContext) -> None:
+    say("begin", ctx)
+    while True:
+        time.sleep(0.05)
+        ctx.progress(0.5, "runaway")
+
+@app.job(isolation="process", lease=5, max_failures=1)
+def with_a_child(ctx: SyncContext) -> None:
+    say("begin", ctx)
+    if os.fork() == 0:
+        time.sleep(60)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_in_which_something_goes_on_is_not_used_again(cells: Town) -> None:
+    cells.write(JOBS + ISOLATED + RUNAWAY)
+    cells.engine.enqueue("runaway", {}, policy=leftfold.Policy(timeout=200_000, max_failures=1))
+    worker = cells.start("--concurrency", "1")
+    (first,) = cells.enqueue("where_too", max_failures=1)
+    eventually(lambda: cells.engine.get(first).state == "succeeded", SECONDS)
+    ((*_, pid),) = cells.said
+    assert cells.engine.get(first).output[0] != pid
+    assert "progress" not in cells.logs()[first]
+    eventually(lambda: not alive(pid), SECONDS)
+    worker.tell(TERM)
+    assert worker.left() == 0, worker.log
+
+
+def test_the_end_of_a_process_is_heard_whatever_it_has_started(cells: Town) -> None:
+    cells.write(JOBS + ISOLATED + RUNAWAY)
+    (job,) = cells.enqueue("with_a_child", lease=5, max_failures=1)
+    worker = cells.start("--until-idle")
+    assert worker.left() == 0, worker.log
+    error = cells.engine.get(job).error
+    assert (error and error.code) == "crashed"
+    assert "SIGKILL" in (error.message if error else "")
+
+
+def test_an_idle_process_that_died_costs_nobody_an_attempt(cells: Town) -> None:
+    (first,) = cells.enqueue("where", max_failures=1)
+    worker = cells.start()
+    eventually(lambda: cells.engine.get(first).state == "succeeded", SECONDS)
+    pid = cells.engine.get(first).output[0]
+    os.kill(pid, KILL)
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), SECONDS)
+    (second,) = cells.enqueue("where", max_failures=1)
+    eventually(lambda: cells.engine.get(second).state == "succeeded", SECONDS)
+    worker.tell(TERM)
+    assert worker.left() == 0, worker.log
+
+
+def test_a_signal_to_all_of_them_is_the_workers_to_heed(cells: Town) -> None:
+    (job,) = cells.enqueue("patient", lease=5, max_failures=1)
+    worker = cells.start("--grace", "0")
+    eventually(lambda: cells.begun() == 1, SECONDS)
+    ((*_, pid),) = cells.said
+    nursery = int(Path(f"/proc/{pid}/stat").read_text().split()[3])
+    for each in (pid, nursery, worker.pid):
+        os.kill(each, TERM)
+    assert worker.left() == 0, worker.log
+    assert (cells.engine.get(job).state, cells.engine.get(job).failures) == ("queued", 0), worker.log
+
+
+def test_handlers_of_several_modules_are_all_there(cells: Town) -> None:
+    (cells.folder / "more.py").write_text(
+        "from jobs import *\n\n@app.job(isolation='process', max_failures=1)\ndef elsewhere() -> int:\n    return 7\n"
+    )
+    (cells.folder / "every.py").write_text("from jobs import app\nimport more\n")
+    (job,) = cells.enqueue("elsewhere", max_failures=1)
+    worker = cells.start("-A", "every:app", "--until-idle")
+    assert worker.left() == 0, worker.log
+    assert cells.engine.get(job).output == 7
+
+
 def test_what_they_come_from_may_die_as_well(cells: Town) -> None:
     (first,) = cells.enqueue("patient", lease=5, max_failures=1)
     worker = cells.start()

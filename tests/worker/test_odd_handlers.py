@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -256,6 +257,22 @@ def test_a_job_that_gives_itself_back_too_often_comes_to_an_end(file_app: App, m
         letter = handle.get()
         assert (letter.state, letter.error and letter.error.code) == ("dead_lettered", "limit_exceeded")
     sound(file_app.engine)
+
+
+def test_who_ran_a_worker_is_not_cancelled_behind_it(file_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leftfold.worker.loop._LAST_SECONDS", 0.05)
+
+    @file_app.job
+    async def work() -> None: ...
+
+    async def main() -> str:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await file_app.arun_worker()
+        await asyncio.sleep(0.3)  # for longer than a worker in a hurry gives its lifespan
+        return "went on"
+
+    assert asyncio.run(main()) == "went on"
 
 
 def test_until_idle_does_not_wait_for_what_is_paused(file_app: App) -> None:

@@ -275,6 +275,16 @@ def test_progress_is_on_the_log_and_the_last_word_counts(app: App) -> None:
     sound(app.engine)
 
 
+def test_the_last_word_of_every_job_is_written_before_its_end(app: App) -> None:
+    @app.job
+    async def short(ctx: Context) -> None:
+        ctx.progress(1.0, "last")
+
+    handles = app.enqueue_many(short.call() for _ in range(100))
+    asyncio.run(ended(app, *handles, concurrency=20))
+    assert all(fractions(handle) == [(1.0, "last")] for handle in handles)
+
+
 def test_a_key_for_outside_effects_is_the_same_in_every_attempt(app: App) -> None:
     keys: list[str] = []
 

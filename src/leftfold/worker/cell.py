@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
@@ -27,6 +28,7 @@ from leftfold.app.app import App
 from leftfold.app.context import Context, SyncContext
 from leftfold.core import events as e
 from leftfold.core.errors import DesignError
+from leftfold.core.limits import TEXT_CHARS_MAX
 from leftfold.core.values import Answer
 from leftfold.store.replies import Claim
 from leftfold.worker import frames
@@ -37,7 +39,6 @@ from leftfold.worker.threads import Threads
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _LOOK_MILLISECONDS: Final = 20
-_PACKET: Final = 200_000
 
 
 class Channel:
@@ -46,6 +47,7 @@ class Channel:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
+        self.serving = asyncio.current_task()
         self.answered: asyncio.Future[Mapping[str, Answer]] | None = None
         self._writer = writer
         self._asking = asyncio.Lock()
@@ -79,12 +81,14 @@ class _Lines(logging.Handler):
         self._plain = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        trace = self._plain.formatException(record.exc_info) if record.exc_info else None
+        trace = None
         try:
             message = record.getMessage()
+            trace = self._plain.formatException(record.exc_info) if record.exc_info else None
         except Exception as problem:  # noqa: BLE001 - of users' own objects
-            message = f"{record.msg} {record.args!r} ({problem!r})"
-        self._channel.send(frames.Logged(record.name, record.levelno, _text(message), trace and _text(trace)))
+            message = f"{record.msg} ({type(problem).__name__} while it was written)"
+        cut = trace and _text(trace)[-TEXT_CHARS_MAX:]
+        self._channel.send(frames.Logged(record.name, record.levelno, _text(message)[:TEXT_CHARS_MAX], cut))
 
 
 def _text(text: str) -> str:
@@ -101,6 +105,11 @@ def find_app(begin: frames.Begin) -> App:
         found = getattr(importlib.import_module(begin.module), begin.name, None)
     if not isinstance(found, App):
         raise DesignError(f"{begin.module} has no App called {begin.name} when it is imported")
+    for module in begin.modules:
+        importlib.import_module(module)
+    missing = sorted(set(begin.kinds) - set(found.handlers))
+    if missing:
+        raise DesignError(f"the app has no {', '.join(missing)} when its modules are imported")
     return found
 
 
@@ -148,7 +157,9 @@ async def _run(app: App, attempt: Attempt, channel: Channel) -> None:
         command = await attempt.run(app.middlewares)
     except BaseException as problem:  # noqa: BLE001 - as in a worker
         command = attempt.failed(problem)
-    channel.send(frames.came(command))
+    ended = attempt.thread is None or attempt.thread.done()
+    others = asyncio.all_tasks() - {channel.serving, asyncio.current_task()}
+    channel.send(frames.came(command, clean=ended and not others))
 
 
 def _die_with_parent() -> None:
@@ -160,74 +171,115 @@ def _die_with_parent() -> None:
 def _live(app: App, level: int, connection: socket.socket) -> None:
     """Be a process for attempts, from its birth on."""
     _die_with_parent()
+    with suppress(OSError):
+        os.setpgid(0, 0)  # with whatever a handler starts
     random.seed()  # else all of them would draw the same
     asyncio.run(serve(app, level, connection))
+    sys.stdout.flush()
     os._exit(0)  # a thread of a handler may go on for ever
+
+
+def _kill(pid: int) -> None:
+    """End a process, and what it started."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
 
 
 class Nursery:
     """Has the app imported, and nothing else done with it: from here such a process is there at once.
 
-    Packets of the worker: `fork` with one end of a socket, `kill` with a process. Its own: `born`, `ended`.
+    Lines of the worker: `fork`, with one end of a socket, `kill` with a process. Its own: `born`, `unborn`, `ended`.
     """
 
     def __init__(self, control: socket.socket, app: App, level: int) -> None:
         self._control, self._app, self._level = control, app, level
         self._children: set[int] = set()
+        self._given: list[int] = []  # ends of sockets, for forks to come
 
     def run(self) -> None:
         """Go on until the worker hangs up, or dies; then nobody stays."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
+        unread = b""
         while True:
             if poll.poll(_LOOK_MILLISECONDS if self._children else None):
-                packet, given, _, _ = socket.recv_fds(self._control, 1024, 1)
-                if not packet:
+                text, given, _, _ = socket.recv_fds(self._control, 4096, 64)
+                if not text:
                     break
-                word, _, number = packet.decode().partition(" ")
-                if word == "fork":
-                    self._fork(given[0])
-                elif int(number) in self._children:
-                    os.kill(int(number), signal.SIGKILL)
+                self._given += given
+                *lines, unread = (unread + text).split(b"\n")
+                for line in lines:
+                    self._heed(line.decode())
             self._bury()
         for pid in self._children:
-            os.kill(pid, signal.SIGKILL)
+            _kill(pid)
+
+    def _heed(self, line: str) -> None:
+        word, _, pid = line.partition(" ")
+        if word == "fork":
+            if self._given:
+                self._fork(self._given.pop(0))
+            else:  # it did not get through
+                self._say("unborn too many open files")
+        elif int(pid) in self._children:
+            _kill(int(pid))
+
+    def _say(self, line: str) -> None:
+        self._control.sendall(f"{line}\n".encode())
 
     def _fork(self, connection: int) -> None:
-        pid = os.fork()
+        sys.stdout.flush()  # else both would write it
+        try:
+            pid = os.fork()
+        except OSError as problem:
+            os.close(connection)
+            self._say(f"unborn {problem}")
+            return
         if pid == 0:
             self._control.close()
+            for other in self._given:
+                os.close(other)
             try:
                 _live(self._app, self._level, socket.socket(fileno=connection))
+            except BaseException:  # noqa: BLE001 - nobody else would say it
+                traceback.print_exc()
             finally:
                 os._exit(1)
         os.close(connection)
+        with suppress(OSError):
+            os.setpgid(pid, pid)  # it does so itself; whoever is first
         self._children.add(pid)
-        self._control.send(f"born {pid}".encode())
+        self._say(f"born {pid}")
 
     def _bury(self) -> None:
         for pid in list(self._children):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 self._children.discard(pid)
-                self._control.send(f"ended {pid} {os.waitstatus_to_exitcode(status)}".encode())
+                self._say(f"ended {pid} {os.waitstatus_to_exitcode(status)}")
 
 
 def main() -> None:
     """Import the app, and wait for what the worker wants."""
     _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which tells us
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the worker, which tells us
+        signal.signal(number, lambda *_: None)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file
     control = socket.socket(fileno=int(sys.argv[1]))
     sys.argv[1:] = []
-    begin = msgspec.json.decode(control.recv(_PACKET), type=frames.Begin)
+    with control.makefile("rb") as lines:  # the worker waits for our answer before it says more
+        begin = msgspec.json.decode(lines.readline(), type=frames.Begin)
     try:
         app = find_app(begin)
     except BaseException as problem:  # noqa: BLE001 - of whatever the user's module does
-        control.send(f"unready {_text(f'{type(problem).__name__}: {problem}')[:1000]}".encode())
+        why = " ".join(_text(f"{type(problem).__name__}: {problem}")[:1000].split())
+        control.sendall(f"unready {why}\n".encode())
         return
     os.environ.pop(MARK, None)  # not for what handlers start
     app.close()  # what was opened on import is not for those that come from here
-    control.send(b"ready")
+    control.sendall(b"ready\n")
     Nursery(control, app, begin.level).run()
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("leftfold.worker")
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 2.0
+_LAST_WORDS_SECONDS: Final = 0.2
+_BIRTHS_MOST: Final = 16  # at a time
 _BUFFER: Final = 1024 * 1024
 MARK: Final = "LEFTFOLD_CELL"  # who runs a worker where its app is imported would start another, and so on
 _RUNS_MOST: Final = 1_000  # of one process; then it is thrown away, with whatever leaked
@@ -39,6 +41,10 @@ class CellError(Exception):
 
 class CellDied(Exception):  # noqa: N818 - what became of the process
     """The process ended in the middle of an attempt."""
+
+
+def _unborn(why: str) -> CellError:
+    return CellError(f"a process for the attempt could not be started: {why}")
 
 
 def whereabouts(app: "App") -> frames.Begin:
@@ -54,7 +60,9 @@ def whereabouts(app: "App") -> frames.Begin:
             continue
         is_file = module_name == "__main__" and spec is None
         found = str(file) if is_file else spec.name if spec else module_name
-        return frames.Begin(list(sys.path), found, is_file, name, logging.getLogger().getEffectiveLevel())
+        others = [each for each in modules if each not in {"__main__", module_name}]
+        level = logging.getLogger().getEffectiveLevel()
+        return frames.Begin(list(sys.path), others, sorted(app.handlers), found, is_file, name, level)
     raise DesignError("isolation needs an app that can be imported: give it a name in a module")
 
 
@@ -66,6 +74,7 @@ class Cell:
         self._reader: Any = None
         self._writer: Any = None
         self.runs = 0
+        self.is_clean = True  # whether nothing of its last attempt goes on there
 
     async def ready(self, connection: socket.socket) -> None:
         """Wait until it can begin."""
@@ -79,15 +88,16 @@ class Cell:
             answer = None
         if not isinstance(answer, frames.Ready):
             why = answer.why if isinstance(answer, frames.Unready) else await self.end()
-            raise CellError(f"a process for the attempt could not be started: {why}")
+            raise _unborn(why)
 
     async def run(self, claim: Claim, desk: "Desk") -> c.AnyCommand | None:
         """Run an attempt there, and give what came of it."""
         self.runs += 1
         self._send(frames.Run(claim))
         while True:
-            match await frames.read(self._reader):
+            match await self._next():
                 case frames.Came() as came:
+                    self.is_clean = came.clean
                     return frames.command_of(came)
                 case frames.Told() as told:
                     desk.tell(claim, frames.note_of(told))
@@ -99,6 +109,23 @@ class Cell:
                     raise CellDied(await self.end())
                 case _:
                     pass
+
+    async def _next(self) -> frames.Frame | None:
+        """Give the next frame, or None: also where it died, and something that it started holds on to the socket."""
+        reading = asyncio.create_task(frames.read(self._reader))
+        try:
+            either: set[asyncio.Future[Any]] = {reading, self._ended}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await asyncio.wait({reading}, timeout=_LAST_WORDS_SECONDS)
+            return reading.result() if reading.done() else None
+        finally:
+            reading.cancel()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nobody has heard of its end."""
+        return not self._ended.done()
 
     def stop(self, why: str) -> None:
         """Tell the handler to stop."""
@@ -119,7 +146,7 @@ class Cell:
                 await asyncio.shield(self._ended)
         if not self._ended.done():  # it hung up, and lives
             self.kill()
-        code = await self._ended
+        code = await asyncio.shield(self._ended)
         self.close()
         if code >= 0:
             return f"its process ended with code {code}"
@@ -133,6 +160,10 @@ class Cell:
                 self._writer.close()
 
 
+#: The process, and what will be its exit code.
+_Birth = asyncio.Future[tuple[int, asyncio.Future[int]]]
+
+
 class Nursery:
     """The process from which the others come: it has the app imported, and they are there at once."""
 
@@ -140,73 +171,101 @@ class Nursery:
         self._begin = begin
         self._control: socket.socket | None = None
         self._heard: asyncio.Queue[str] = asyncio.Queue()
-        self._births: deque[asyncio.Future[int]] = deque()
+        self._births: deque[_Birth] = deque()
         self._living: dict[int, asyncio.Future[int]] = {}
+        self._unread = b""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._delivering = asyncio.Semaphore(_BIRTHS_MOST)
+        self._is_up = False
         self.is_gone = False
 
     async def start(self) -> None:
         """Start it, and wait until it has the app."""
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, theirs = socket.socketpair()
         try:
             # From this thread: Linux ends it with the thread that started it.
-            process = subprocess.Popen(  # noqa: ASYNC220, S603 - see above; and it is this very interpreter
+            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - see above; and it is this very interpreter
                 [sys.executable, "-m", "leftfold.worker.cell", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, process_group=0, env={**os.environ, MARK: "1"},
             )  # fmt: skip
         finally:
             theirs.close()
-        threading.Thread(target=process.wait, name="leftfold-burial", daemon=True).start()
-        self._control.setblocking(False)
+        threading.Thread(target=self._process.wait, name="leftfold-burial", daemon=True).start()
+        self._control.sendall(msgspec.json.encode(self._begin) + b"\n")
         asyncio.get_running_loop().add_reader(self._control, self._hear)
-        self._control.send(msgspec.json.encode(self._begin))
         answer = "unready it took too long"
         with suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
                 answer = await self._heard.get()
-        if answer != "ready":
+        self._is_up = answer == "ready"
+        if not self._is_up:
             self.close()
-            raise CellError(f"a process for the attempt could not be started: {answer.partition(' ')[2]}")
+            raise _unborn(answer.partition(" ")[2])
 
     async def cell(self) -> Cell:
         """Give a new process."""
+        async with self._delivering:
+            return await self._cell()
+
+    async def _cell(self) -> Cell:
         if self._control is None or self.is_gone:
-            raise CellError("a process for the attempt could not be started: what they come from is gone")
+            raise _unborn("what they come from is gone")
         ours, theirs = socket.socketpair()
-        birth: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        birth: _Birth = asyncio.get_running_loop().create_future()
         self._births.append(birth)
-        with theirs:
-            socket.send_fds(self._control, [b"fork"], [theirs.fileno()])
-        pid = await birth
-        cell = Cell(pid, self._kill, self._living[pid])
-        await cell.ready(ours)
+        cell: Cell | None = None
+        try:
+            with theirs:
+                socket.send_fds(self._control, [b"fork\n"], [theirs.fileno()])
+            pid, ended = await birth
+            cell = Cell(pid, self._kill, ended)
+            await cell.ready(ours)
+        except BaseException:
+            ours.close()
+            if cell is not None:
+                cell.kill()
+                cell.close()
+            raise
         return cell
 
     def _kill(self, pid: int) -> None:
         if self._control is not None and pid in self._living:
             with suppress(OSError):
-                self._control.send(f"kill {pid}".encode())
+                self._control.sendall(f"kill {pid}\n".encode())
 
     def _hear(self) -> None:
-        if self._control is None:
+        """Read what it said: there is something, or its end."""
+        text = b""
+        with suppress(OSError):
+            text = self._control.recv(4096) if self._control is not None else b""
+        if not text:
+            self.close()
             return
-        try:
-            packet = self._control.recv(2048).decode()
-        except BlockingIOError:
-            return
-        except OSError:
-            packet = ""
-        word, _, rest = packet.partition(" ")
+        *lines, self._unread = (self._unread + text).split(b"\n")
+        for line in lines:
+            self._heed(line.decode())
+
+    def _heed(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
         match word:
             case "born":
-                self._living[int(rest)] = asyncio.get_running_loop().create_future()
-                self._births.popleft().set_result(int(rest))
+                pid, birth = int(rest), self._births.popleft()
+                self._living[pid] = asyncio.get_running_loop().create_future()
+                if birth.done():  # nobody waits for it any more
+                    self._kill(pid)
+                else:
+                    birth.set_result((pid, self._living[pid]))
+            case "unborn":
+                birth = self._births.popleft()
+                if not birth.done():
+                    birth.set_exception(_unborn(rest))
             case "ended":
-                pid, _, code = rest.partition(" ")
-                self._living.pop(int(pid)).set_result(int(code))
-            case "":
-                self.close()
+                number, _, code = rest.partition(" ")
+                ended = self._living.pop(int(number))
+                if not ended.done():
+                    ended.set_result(int(code))
             case _:
-                self._heard.put_nowait(packet)
+                self._heard.put_nowait(line)
 
     def close(self) -> None:
         """Hang up: it ends, and all that came from it."""
@@ -216,11 +275,15 @@ class Nursery:
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control)
             self._control.close()
+        if self._process is not None and self._process.poll() is None and not self._is_up:
+            self._process.kill()  # it may hang in the import; else, hung up, it ends by itself, and all others with it
         self._heard.put_nowait("unready it died")
         for birth in self._births:
-            birth.set_exception(CellError("a process for the attempt could not be started: what they come from died"))
+            if not birth.done():
+                birth.set_exception(_unborn("what they come from died"))
         for ended in self._living.values():
-            ended.set_result(-signal.SIGKILL)
+            if not ended.done():
+                ended.set_result(-signal.SIGKILL)
         self._births.clear()
         self._living.clear()
 
@@ -243,22 +306,29 @@ class Cells:
         self._nursery: Nursery | None = None
         self._beginning = asyncio.Lock()
         self._idle: list[Cell] = []
+        self._closed = False
         self._most_idle = os.cpu_count() or 1
 
     async def take(self) -> Cell:
         """Give one that is idle, or a new one."""
-        if self._idle:
-            return self._idle.pop()
-        async with self._beginning:
-            if self._nursery is None or self._nursery.is_gone:
-                nursery = Nursery(whereabouts(self._app))
-                await nursery.start()
-                self._nursery = nursery
-        return await self._nursery.cell()
+        while self._idle:
+            cell = self._idle.pop()
+            if cell.is_alive:
+                return cell
+            cell.close()
+        try:
+            async with self._beginning:
+                if self._nursery is None or self._nursery.is_gone:
+                    self._nursery = Nursery(whereabouts(self._app))
+                    if not self._closed:
+                        await self._nursery.start()
+            return await self._nursery.cell()
+        except OSError as problem:
+            raise _unborn(str(problem)) from problem
 
     def put_back(self, cell: Cell) -> None:
         """Take one back that can be used again."""
-        if cell.runs >= _RUNS_MOST or len(self._idle) >= self._most_idle:
+        if not cell.is_clean or cell.runs >= _RUNS_MOST or len(self._idle) >= self._most_idle or self._closed:
             self.throw_away(cell)
         else:
             self._idle.append(cell)
@@ -269,7 +339,8 @@ class Cells:
         cell.close()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them, for good."""
+        self._closed = True
         if self._nursery is not None:
             self._nursery.close()
         self._idle.clear()

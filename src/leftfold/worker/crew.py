@@ -113,6 +113,7 @@ class Crew:
 
     def _written(self, attempt: Attempt) -> None:
         self.leases.drop(attempt.held)
+        self.writer.forget(attempt.held.claim)
         if self._attempts.pop(attempt.held, None) is not None:
             self._pulse.left()
         self.woken.set()

@@ -23,6 +23,9 @@ class Desk:
 
     def tell(self, claim: Claim, note: e.AnyNote) -> None:
         """Put a note on the job's log with the next flush."""
+        if threading.get_ident() == self.thread:  # before what comes of the attempt
+            self._writer.tell(claim, note)
+            return
         with suppress(RuntimeError):  # the loop is closed: the job was given back, or is lost
             self.loop.call_soon_threadsafe(self._writer.tell, claim, note)
 

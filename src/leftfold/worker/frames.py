@@ -14,14 +14,16 @@ from leftfold.core.values import Answer
 from leftfold.store.replies import Claim
 
 #: A result, or a traceback, and what else stands on a frame.
-_MOST: Final = 16 * 1024 * 1024
+_MOST: Final = 64 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 
 
 class Begin(Struct, tag="begin"):
-    """The worker's first word: where the app is found, and which log lines it wants."""
+    """The worker's first word: where the app is found, what else to import for its kinds, which log lines it wants."""
 
     path: list[str]
+    modules: list[str]
+    kinds: list[str]
     module: str
     is_file: bool
     name: str
@@ -77,10 +79,11 @@ class Logged(Struct, tag="logged"):
 
 
 class Came(Struct, tag="came"):
-    """What came of the attempt: a command, or nothing."""
+    """What came of the attempt: a command, or nothing; and whether nothing of the handler goes on."""
 
     wire: str | None
     command: Raw
+    clean: bool
 
 
 Frame = Begin | Run | Stop | Answered | Ready | Unready | Told | Asked | Logged | Came
@@ -89,9 +92,9 @@ _FRAME: Final = msgspec.json.Decoder(Frame)
 _COMMANDS: Final[Mapping[str, type[c.AnyCommand]]] = {each.wire: each for each in get_args(c.AnyCommand)}
 
 
-def came(command: c.AnyCommand | None) -> Came:
+def came(command: c.AnyCommand | None, *, clean: bool) -> Came:
     """Give what came of an attempt as a frame."""
-    return Came(None if command is None else command.wire, Raw(msgspec.json.encode(command)))
+    return Came(None if command is None else command.wire, Raw(msgspec.json.encode(command)), clean)
 
 
 def command_of(frame: Came) -> c.AnyCommand | None:

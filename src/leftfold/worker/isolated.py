@@ -8,6 +8,7 @@ from leftfold.app.context import CurrentJob
 from leftfold.app.handler import Handler
 from leftfold.core import commands as c
 from leftfold.core.errors import DesignError, LeftfoldError
+from leftfold.core.letters import Stage
 from leftfold.core.values import Failure
 from leftfold.worker.attempt import Attempt, Stop, TimedOut
 from leftfold.worker.cells import Cell, CellDied, CellError, Cells
@@ -48,6 +49,12 @@ class IsolatedAttempt(Attempt):
         elif self._cell is not None:
             self._cell.stop(why.name)
 
+    def abandon(self) -> None:
+        """Let it be: somebody else may have the job at once, so its process ends now."""
+        if self._cell is not None:
+            self._cell.kill()
+        super().abandon()
+
     async def run(self, middlewares: "list[Middleware]") -> c.AnyCommand | None:
         """Run the handler to its end, and give what is to be written."""
         self._entered = True
@@ -71,7 +78,7 @@ class IsolatedAttempt(Attempt):
     async def _run_in(self, cell: Cell) -> c.AnyCommand | None:
         if self._stopped is not None:  # while the process came up
             return self._said(self._of_cancellation, asyncio.CancelledError())
-        self._cell = cell
+        self._cell, self._stage = cell, Stage.EXEC
         timeout = self.held.claim.policy.timeout
         limit = None if timeout is None else timeout / 1_000_000 + _LATE_SECONDS
         try:

@@ -187,8 +187,8 @@ class Leases:
     def _look(self, engine: Engine) -> None:
         """See whether somebody cancelled what we hold: a renewal would tell, but later. If one is due, all are seen."""
         looked_at = now()
-        held = self._all()[:_MOST]
-        if any(each.look_at <= looked_at for each in held):
+        held = sorted(self._all(), key=lambda each: each.look_at)[:_MOST]
+        if held and held[0].look_at <= looked_at:
             for each, outcome in zip(held, engine.look_many([each.claim for each in held]), strict=True):
                 each.look_at = looked_at + self._look_every
                 self._heed(each, outcome)

@@ -92,6 +92,7 @@ class Worker:
         self._hurry: asyncio.Event | None = None
         self._starting: asyncio.Task[Any] | None = None
         self._ending: asyncio.Task[Any] | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT: the first lets attempts end within the grace, the second stops them now."""
@@ -125,6 +126,10 @@ class Worker:
             if self._ending.cancelling():
                 self._ending.uncancel()  # it was our own
             _LOG.warning("leaving without the end of the lifespan")
+        finally:
+            self._ending = None
+            if self._patience is not None:
+                self._patience.cancel()
 
     @calls_users
     async def _work(self, hurry: asyncio.Event) -> None:
@@ -162,7 +167,7 @@ class Worker:
         """Let the lifespan end: for as long as it takes, or until there is a hurry."""
         self._ending = asyncio.current_task()
         if hurry.is_set() and self._ending is not None:
-            asyncio.get_running_loop().call_later(_LAST_SECONDS, self._ending.cancel)
+            self._patience = asyncio.get_running_loop().call_later(_LAST_SECONDS, self._ending.cancel)
 
     @calls_users
     async def _begun(self, stack: AsyncExitStack, settings: dict[str, Any]) -> tuple[Any, AsyncEngine, Office] | None:

@@ -89,6 +89,11 @@ class Writer:
             else:
                 asyncio.get_running_loop().call_later(left, self._wanted.set)
 
+    def forget(self, claim: Claim) -> None:
+        """Keep nothing of an attempt that is over."""
+        self._said_at.pop(_key_of(claim), None)
+        self._progress.pop(_key_of(claim), None)
+
     async def flushed(self) -> None:
         """Wait until everything is written."""
         await self._empty.wait()
@@ -113,7 +118,6 @@ class Writer:
                 self._busy = 0
                 for ended in batch:
                     if ended not in again:
-                        self._said_at.pop(_key_of(ended.attempt.held.claim), None)
                         self._written(ended.attempt)
                 if not self._pending:
                     self._empty.set()
