@@ -307,6 +307,8 @@ def test_a_server_that_restarts_under_load_loses_nothing(own_server: OwnServer, 
         try:
             jobs = town.enqueue("nap", 150, lease=3, seconds=0.1)
             workers = [town.start("--concurrency", "6") for _ in range(2)]
+            for worker in workers:
+                worker.wait_until_up()  # one that comes to a server that is down leaves again
             for restart in (own_server.kill, own_server.stop):
                 begun, said = town.begun(), [complaints(worker) for worker in workers]
                 eventually(lambda begun=begun: town.begun() > begun + 20, SECONDS)  # type: ignore[misc]  # mypy infers no type for a lambda's default
