@@ -136,7 +136,7 @@ def test_a_handler_that_holds_the_interpreters_lock_loses_its_lease_and_that_is_
     greedy.tell(TERM)
     assert greedy.left() == 0
     file_town.logs()
-    (why,) = [record for record in file_town.engine.history(job) if record.event.wire == "starved"]
+    why, *_ = [record for record in file_town.engine.history(job) if record.event.wire == "starved"]
     assert (why.who, why.event.attempt) == ("worker", 1)  # type: ignore[union-attr]
     assert why.actor.startswith("greedy:")
     assert 2_000_000 < why.event.length < 60_000_000  # type: ignore[union-attr]

@@ -76,6 +76,7 @@ class Leases:
         self._renew_at = self._watch_at = 0.0  # when each thread looks next
         self._starved = (0.0, 0.0)  # for how long nothing ran, and when that was over
         self._unsaid: list[tuple[Claim, float]] = []  # what was lost by it
+        self._lately: list[tuple[Claim, float]] = []  # what was lost, and when: perhaps by what is noticed next
         self._stopped = False
         self._threads = [
             threading.Thread(target=target, name=f"leftfold-{name}", daemon=True)
@@ -164,6 +165,12 @@ class Leases:
         if late > _LATE:
             self._starved = (late, now())
             self._pulse.starved(late)
+            lately = [(claim, late) for claim, at in self._lately if now() - at < _LATE]  # the other thread was first
+            self._unsaid += lately
+            self._lately.clear()
+            if lately:
+                self._renew_at = 0.0
+                self._changed.notify_all()
             _LOG.warning(
                 "nothing else ran for %.1f s: something held the interpreter's lock, or the machine slept", late
             )
@@ -208,13 +215,15 @@ class Leases:
                 return  # its outcome is written by now
             self._held.discard(held)
         held.stop()
-        length, over_at = self._starved
-        if over_at and now() - over_at < _LATE:
-            why = f"nothing of this worker ran for {length:.1f} s, its renewals neither"
-            with self._changed:
+        with self._changed:
+            length, over_at = self._starved
+            if over_at and now() - over_at < _LATE:
+                why = f"nothing of this worker ran for {length:.1f} s, its renewals neither"
                 self._unsaid.append((held.claim, length))
                 self._renew_at = 0.0
                 self._changed.notify_all()
+            else:
+                self._lately = [*(each for each in self._lately if now() - each[1] < _LATE), (held.claim, now())]
         self._lost(held, why)
 
     def _say_what_was_starved(self, engine: Engine) -> None:
