@@ -5,10 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from tests.concurrency.crowd import eventually
+from tests.places import Place
 from tests.worker.real import JOBS, SECONDS, TERM, Town, lines_of
 
 LOUD = """
@@ -121,22 +125,30 @@ def grab(ctx: SyncContext) -> int:
 """
 
 
-def test_a_handler_that_holds_the_interpreters_lock_loses_its_lease_and_that_is_recorded(file_town: Town) -> None:
-    file_town.write(JOBS + GREEDY)
-    (job,) = file_town.enqueue("grab", lease=0.5)
-    greedy = file_town.start("--name", "greedy")
-    eventually(lambda: file_town.begun() == 1, SECONDS)
+@pytest.fixture
+def server_town(on_postgres: Place, tmp_path: Path) -> Iterator[Town]:
+    """A folder with an app, on a server: whoever is stopped in the middle of a write keeps no others from a file."""
+    town = Town(on_postgres, tmp_path)
+    yield town
+    town.close()
+
+
+def test_a_handler_that_holds_the_interpreters_lock_loses_its_lease_and_that_is_recorded(server_town: Town) -> None:
+    server_town.write(JOBS + GREEDY)
+    (job,) = server_town.enqueue("grab", lease=0.5)
+    greedy = server_town.start("--name", "greedy")
+    eventually(lambda: server_town.begun() == 1, SECONDS)
     # As the keeper of any other worker would; behind five seconds, its own one may be the first.
-    eventually(lambda: bool(file_town.engine.reap()) or file_town.engine.get(job).attempt > 1, SECONDS)
-    eventually(lambda: file_town.engine.get(job).state == "succeeded", SECONDS)
-    assert file_town.engine.get(job).attempt > 1
+    eventually(lambda: bool(server_town.engine.reap()) or server_town.engine.get(job).attempt > 1, SECONDS)
+    eventually(lambda: server_town.engine.get(job).state == "succeeded", SECONDS)
+    assert server_town.engine.get(job).attempt > 1
     eventually(lambda: "nothing else ran for" in greedy.log, SECONDS)
     assert "is lost" in greedy.log or "does not count" in greedy.log, "whoever looks first says it"
-    eventually(lambda: any(each["starved"] > 1 for each in workers_of(file_town)), SECONDS)
+    eventually(lambda: any(each["starved"] > 1 for each in workers_of(server_town)), SECONDS)
     greedy.tell(TERM)
     assert greedy.left() == 0
-    file_town.logs()
-    why, *_ = [record for record in file_town.engine.history(job) if record.event.wire == "starved"]
+    server_town.logs()
+    why, *_ = [record for record in server_town.engine.history(job) if record.event.wire == "starved"]
     assert (why.who, why.event.attempt) == ("worker", 1)  # type: ignore[union-attr]
     assert why.actor.startswith("greedy:")
     assert 2_000_000 < why.event.length < 60_000_000  # type: ignore[union-attr]
