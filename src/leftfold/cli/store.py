@@ -157,7 +157,7 @@ def _check_tables(file: Path) -> None:
     if not head:
         raise StoreNotReadyError(f"{file} is empty: `leftfold migrate` makes a store of it")
     from leftfold.store.sqlite.library import sqlite  # noqa: PLC0415
-    from leftfold.store.sqlite.trouble import raise_translated  # noqa: PLC0415
+    from leftfold.store.sqlite.trouble import raise_translated  # noqa: PLC0415 - with the library
 
     connection = sqlite.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
