@@ -94,7 +94,7 @@ def _summary(row: Sequence[object]) -> Summary:
     renewals, cancel_requested_at = named.pop("renewals"), named.pop("cancel_requested_at")
     frozen_at = named.pop("frozen_at")
     return Summary(
-        **{**named, "state": state_of(str(named["id"]), str(named["state"]))},  # type: ignore[arg-type]
+        **{**named, "state": state_of(str(named["id"]), str(named["state"]))},  # type: ignore[arg-type]  # a row has the columns of its query
         rev=int(str(named["version"])) + int(str(renewals)),
         cancel_requested=cancel_requested_at is not None,
         frozen=frozen_at is not None,
