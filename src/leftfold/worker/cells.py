@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from leftfold.app.app import App
     from leftfold.worker.desk import Desk
 
-_LOG: Final = logging.getLogger("leftfold.worker")
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 2.0
 _LAST_WORDS_SECONDS: Final = 0.2
@@ -212,11 +211,11 @@ class Nursery:
             raise _unborn("what they come from is gone")
         ours, theirs = socket.socketpair()
         birth: _Birth = asyncio.get_running_loop().create_future()
-        self._births.append(birth)
         cell: Cell | None = None
         try:
             with theirs:
                 socket.send_fds(self._control, [b"fork\n"], [theirs.fileno()])
+            self._births.append(birth)  # behind it: what was not asked for would be taken for the next one
             pid, ended = await birth
             cell = Cell(pid, self._kill, ended)
             await cell.ready(ours)
@@ -292,8 +291,7 @@ def _log(line: frames.Logged, claim: Claim | None) -> None:
     logger = logging.getLogger(line.name)
     if logger.isEnabledFor(line.level):
         text = line.message if line.traceback is None else f"{line.message}\n{line.traceback}"
-        record = logger.makeRecord(line.name, line.level, "", 0, text.replace("%", "%%"), (), None)
-        record.msg = text
+        record = logger.makeRecord(line.name, line.level, "", 0, text, (), None)
         record.__dict__.update({} if claim is None else about(claim))
         logger.handle(record)
 
