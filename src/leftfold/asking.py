@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from leftfold.core import commands as c
 from leftfold.core import limits
 from leftfold.core.errors import JobError, ValidationError
@@ -18,8 +20,9 @@ from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import CancelMode, Failure, Spec, Wait, WaitFor
 from leftfold.store.claiming import Wanted
 from leftfold.store.creating import OnConflict
-from leftfold.store.replies import Claim
-from leftfold.store.views import Filter
+from leftfold.store.ops import Ask
+from leftfold.store.replies import Claim, Summary
+from leftfold.store.views import Filter, LetterFilter
 from leftfold.times import Moment, Span, microseconds, split
 
 #: The priorities with names; any whole number will do, and more is sooner.
@@ -31,6 +34,7 @@ ON_CONFLICT: Final[tuple[str, ...]] = get_args(OnConflict)
 ON_CONFLICT_RECEIVED: Final = ("return", "raise")
 
 E = TypeVar("E", bound=StrEnum)
+Shared = c.Requeue | c.Note
 
 
 class NewJob(NamedTuple):
@@ -209,14 +213,39 @@ def speaker(target: Claim | str, by: c.Actor | str | None, default: str, who: Wh
     return id_of(target), actor_of(who, by, default)
 
 
-def filter_of(states: Iterable[State | str] | State | str | None, **others: str | None) -> Filter:
+def asks_of(jobs: Iterable[Summary | str], command: Shared) -> list[Ask]:
+    """Ask the same of many jobs; of one that a list showed, only as it was shown."""
+    return [
+        Ask(job.id, replace(command, expected_rev=job.rev)) if isinstance(job, Summary) else Ask(id_of(job), command)
+        for job in jobs
+    ]
+
+
+def filter_of(
+    states: Iterable[State | str] | State | str | None, *, resolved: bool | None = None, **others: str | None
+) -> Filter:
     """Say which jobs to list."""
     if isinstance(states, str):
         states = [states]
     given = None if states is None else [_enum("state", State, state) for state in states]
     for what, value in others.items():
         limits.text(what, value)
-    return Filter(states=given, **others)
+    return Filter(states=given, resolved=resolved, **others)
+
+
+def letters_of(incident: str | None, **asked: str | None) -> LetterFilter:
+    """Say which dead letters are meant."""
+    for what, value in asked.items():
+        limits.text(what, value)
+    return LetterFilter(beginning=None if incident is None else incident_of(incident), **asked)
+
+
+def incident_of(beginning: str) -> str:
+    """Read the name of an incident, or the beginning of it."""
+    limits.textual("incident", beginning)
+    if not re.fullmatch(r"[0-9a-f]{1,12}", beginning):
+        raise ValidationError(f"{beginning!r} is not an incident: `leftfold dlq incidents` tells their names")
+    return beginning
 
 
 def mode_of(mode: CancelMode | str) -> CancelMode:

@@ -32,6 +32,7 @@ NOTES = {
     "cancel_requested", "cancel_delivered", "starved",
     "signalled", "progress", "plan_generated", "node_started", "node_finished", "step_started",
     "step_finished", "tool_invocation_started", "tool_invocation_finished", "evidence_added", "compensated", "custom",
+    "remarked", "resolved",
 }  # fmt: skip
 #: Which fields a job must carry in a state; it must not carry the others.
 REQUIRED = {

@@ -182,6 +182,13 @@ def _starved(job: Teller) -> None:
     job.say(c.Note(by=WORKER, note=e.Starved(attempt=1, length=MINUTE)))
 
 
+def _resolved(job: Teller) -> None:
+    job.enqueue()
+    job.say(c.Fail(by=job.run(), error=BROKEN, permanent=True))
+    job.say(c.Note(by=OLGA, note=e.Remarked(text="asked the bank ☃\nthey look into it")))
+    job.say(c.Note(by=OLGA, note=e.Resolved(reason="paid by hand"), request_id="settle"))
+
+
 def _later(job: Teller) -> None:
     job.enqueue(delay=MINUTE)
     job.say(c.Claim(by=c.Actor(who=Who.WORKER, name="worker 1"), token="token-1", lease=MINUTE // 2))
@@ -202,6 +209,7 @@ LIVES: Final[Mapping[str, Callable[[Teller], None]]] = {
     "12-later": _later,
     "13-cancelled-in-time": _cancelled_in_time,
     "14-starved": _starved,
+    "15-resolved": _resolved,
 }
 
 

@@ -52,6 +52,8 @@ NOTES: Final = [
     "evidence_added",
     "compensated",
     "custom",
+    "remarked",
+    "resolved",
 ]
 COMMANDS: Final = [
     "receive",

@@ -13,7 +13,7 @@ from leftfold.core.payload import to_payload
 from leftfold.core.record import Record
 from leftfold.store import views
 from leftfold.store.query import Operation
-from leftfold.store.replies import Count, Page, Queue, WorkerView
+from leftfold.store.replies import Count, Incident, Page, Queue, WorkerView
 
 # `list` is a method here, so what the others give is named.
 Counts = list[Count]
@@ -21,6 +21,7 @@ Queues = list[Queue]
 Records = list[Record]
 Histories = dict[str, Records]
 Workers = list[WorkerView]
+Incidents = list[Incident]
 
 
 class Reading(Running):
@@ -75,15 +76,43 @@ class Reading(Running):
         key: str | None = None,
         correlation_id: str | None = None,
         owner: str | None = None,
+        incident: str | None = None,
+        resolved: bool | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page:
         """Give jobs, newest first. `after` is the `next` of the page before."""
         between("limit", limit, 1, asking.PAGE_MAX)
         asked = asking.filter_of(
-            states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner
-        )
+            states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner,
+            incident=incident, resolved=resolved,
+        )  # fmt: skip
         return await self._read(views.page, asked, limit, None if after is None else asking.id_of(after))
+
+    async def incidents(
+        self,
+        *,
+        incident: str | None = None,
+        kind: str | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        resolved: bool | None = False,
+        limit: int = 100,
+        after: Incident | None = None,
+    ) -> Incidents:
+        """Give the dead letters by what went wrong, the last one seen first. `after` is the last one given before.
+
+        `resolved` asks for those of which all letters are settled; None asks for all. `incident` is the name of one, or
+        its beginning.
+        """
+        between("limit", limit, 1, asking.PAGE_MAX)
+        asked = asking.letters_of(incident, queue=queue, kind=kind, tenant=tenant)
+        is_open = None if resolved is None else not resolved
+        return await self._read(views.incidents, asked, limit, after, is_open=is_open)
+
+    async def incident(self, beginning: str) -> Incident:
+        """Give the one incident whose name begins so."""
+        return await self._read(views.incident, asking.incident_of(beginning))
 
     async def next_due(self, queues: Iterable[str] | None = None) -> float | None:
         """Give the seconds until another job of these queues becomes due, or None if none is known to."""

@@ -66,6 +66,9 @@ class Running:
             self._bell.ring()
         return receipt
 
+    async def _tell_many(self, asks: list[Ask]) -> list[Outcome]:
+        return await self._many(Operation(lambda: ops.carry_out(asks, self._forbidden)), asks) if asks else []
+
     async def _own(self, asks: list[Ask]) -> list[Outcome]:
         """Do what can be done by the short statement, then decide the rest."""
         asking.check_batch(asks)

@@ -1,11 +1,13 @@
 # Rendered from leftfold/engine by `make render`: change that one.
 """What clients, operators and keepers say about a job."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from leftfold import asking
 from leftfold.aengine.running import Running
 from leftfold.core import commands as c
+from leftfold.core import events as e
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import Who
 from leftfold.core.limits import between
@@ -14,7 +16,7 @@ from leftfold.core.values import CancelMode, Failure
 from leftfold.store import keeping, ops
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.query import Operation
-from leftfold.store.replies import Claim, Receipt
+from leftfold.store.replies import Claim, Receipt, Summary
 from leftfold.times import Moment, microseconds, split
 
 
@@ -105,6 +107,51 @@ class Telling(Running):
             request_id=request_id,
         )
         return await self._tell(job_id, command)
+
+    async def requeue_many(
+        self,
+        jobs: Iterable[Summary | str],
+        *,
+        due: Moment | None = None,
+        reason: str | None = None,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> list[Outcome]:
+        """Make many jobs claimable again. One given as a list showed it must not have changed since."""
+        at, delay = split("due", due)
+        command = c.Requeue(
+            by=asking.actor_of(Who.OPERATOR, by, self.actor), due=at, delay=delay, reason=reason, request_id=request_id
+        )
+        outcomes = await self._tell_many(asking.asks_of(jobs, command))
+        if self._bell:
+            self._bell.ring()
+        return outcomes
+
+    async def remark_many(
+        self,
+        job_ids: Iterable[str],
+        text: str,
+        *,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> list[Outcome]:
+        """Put on the logs of jobs what others should know; dead letters take it, too."""
+        actor = asking.actor_of(Who.OPERATOR, by, self.actor)
+        command = c.Note(by=actor, note=e.Remarked(text=text), request_id=request_id)
+        return await self._tell_many(asking.asks_of(job_ids, command))
+
+    async def resolve_many(
+        self,
+        jobs: Iterable[Summary | str],
+        *,
+        reason: str,
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+    ) -> list[Outcome]:
+        """Settle dead letters: they stay as they are, and nobody is asked to look at them any more."""
+        actor = asking.actor_of(Who.OPERATOR, by, self.actor)
+        command = c.Note(by=actor, note=e.Resolved(reason=reason), request_id=request_id)
+        return await self._tell_many(asking.asks_of(jobs, command))
 
     async def dead_letter(
         self,

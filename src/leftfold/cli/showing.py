@@ -37,8 +37,9 @@ _DATA_CHARS: Final = 200  # of an event's data, where there is no terminal whose
 #: What an event says that is said better elsewhere: `jobs show`, `--json`, another column.
 _UNTOLD: Final = frozenset({
     "policy", "token", "last_error", "attempts", "last_owner", "last_lease_expires_at", "lease_until", "correlation_id",
+    "incident",
 })  # fmt: skip
-_SPEAKING: Final = frozenset({"reason", "message", "reason_code", "mode"})  # no need to say what they are
+_SPEAKING: Final = frozenset({"reason", "message", "text", "reason_code", "mode"})  # no need to say what they are
 _EVENT: Final = max(len(event.wire) for event in e.TRANSITIONS)  # columns; of the notes some are longer
 _LEAST_DATA: Final = 30  # columns that the data should have; where there are fewer, the time is told in short
 
@@ -135,6 +136,8 @@ def _facts(job: Job, now: int, called: str) -> Iterator[tuple[str, str]]:
         yield "lease", f"{clean(job.lease.owner)} until {clock(job.lease.until)}, {ago(job.lease.until, now)}"
     if job.wait is not None:
         yield "waits", _wait(job.wait, now)
+    if job.incident is not None:
+        yield "incident", f"{job.incident}{_settled(job, now)}"
     if job.cancel_requested_at is not None:
         yield "cancel", f"requested {ago(job.cancel_requested_at, now)}"
     yield "payload", _json(spec.payload)
@@ -145,6 +148,10 @@ def _facts(job: Job, now: int, called: str) -> Iterator[tuple[str, str]]:
             yield name, _failure(failure)
     for key, answer in job.answers.items():
         yield f"answer {clean(key)}", "expired" if answer.expired else _json(answer.payload)
+
+
+def _settled(job: Job, now: int) -> str:
+    return "" if job.resolved_at is None else f", resolved {ago(job.resolved_at, now)}"
 
 
 def history_lines(records: Sequence[Record], dialect: Dialect | None = None, *, indent: int = 0) -> list[str]:
@@ -257,6 +264,12 @@ def _wait(wait: Wait, now: int) -> str:
     jobs = f" {' '.join(wait.jobs)}" if wait.jobs else ""
     deadline = "" if wait.deadline is None else f", deadline {ago(wait.deadline, now)}"
     return f"for {wait.until} {clean(wait.key)}{jobs}{deadline}"
+
+
+def error_line(failure: Failure) -> str:
+    """Give an error in one line: its type, and the first line of its message."""
+    kind = (failure.type or failure.code).rpartition(".")[2]
+    return clean(f"{kind}: {failure.message}".partition("\n")[0])
 
 
 def _failure(failure: Failure) -> str:

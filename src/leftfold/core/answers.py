@@ -66,6 +66,8 @@ def paths(job: Job, command: c.AnyCommand, now: int) -> list[Path]:  # noqa: C90
             return releasing(job, command, now)
         case c.Suspend():
             return suspending(job, command, now)
+        case c.Note(note=e.Resolved() as note):
+            return [_resolve(job, command, note)]
         case c.Note(note=note):
             return [(note,)]
         case c.Signal():
@@ -176,6 +178,16 @@ def _requeue(job: Job, command: c.Requeue, now: int) -> list[Path]:
     if job.state is State.STALLED and job.last_error is not None and command.by.who is Who.KEEPER:
         return bringing_back(job, requeued, job.failures_of(e.LEASE_EXPIRED), job.last_error)
     return [(requeued,)]
+
+
+def _resolve(job: Job, command: c.Note, note: e.Resolved) -> Path:
+    if job.state is not State.DEAD_LETTERED:
+        kind = JobEndedError if job.state in ENDED else IllegalTransitionError
+        raise kind(f"job {job.id} is {job.state}, not dead_lettered: there is nothing to resolve")
+    # A request with an id leaves its trace, as below.
+    if job.resolved_at is not None and command.request_id is None:
+        return NOTHING_TO_DO
+    return (note,)
 
 
 def _cancel(job: Job, command: c.Cancel) -> Path:

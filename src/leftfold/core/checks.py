@@ -22,6 +22,8 @@ def _check_note(note: e.AnyNote) -> None:
         match getattr(note, field):
             case Raw() as payload:
                 check_payload(field, payload)
+            case str() as words if isinstance(note, e.OperatorsNote):
+                limits.words(field, words)
             case str() as text:
                 limits.text(field, text) if field == "message" else limits.key(field, text)
             case float() | int() as fraction if isinstance(note, e.Progress) and not 0.0 <= fraction <= 1.0:

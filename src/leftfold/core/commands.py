@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from leftfold.core import events as e
 from leftfold.core import limits
 from leftfold.core.checks import CHECKS
-from leftfold.core.errors import ValidationError
+from leftfold.core.errors import NotPermittedError, ValidationError
 from leftfold.core.frozen import Frozen
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import Who
@@ -191,6 +191,11 @@ class Note(SharedCommand):
 
     wire = "note"
     note: e.AnyNote
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.note, e.OperatorsNote) and self.by.who is not Who.OPERATOR:
+            raise NotPermittedError(f"{self.note.wire!r} is not for a {self.by.who}, it is for an operator")
 
 
 class Signal(SharedCommand):

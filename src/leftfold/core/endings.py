@@ -16,7 +16,7 @@ from leftfold.core.errors import (
     ValidationError,
 )
 from leftfold.core.job import Job
-from leftfold.core.letters import Reason, Stage, reason_for
+from leftfold.core.letters import Reason, Stage, incident_of, reason_for
 from leftfold.core.lifecycle import ENDED, State, Who
 from leftfold.core.limits import EVENTS_PER_JOB_MAX
 from leftfold.core.retry import NEVER_RETRIED
@@ -119,6 +119,7 @@ def dead_letter(job: Job, error: Failure, reason: Reason, stage: Stage, last_err
         last_owner=last.owner if last else None,
         last_lease_expires_at=last.until if last else None,
         correlation_id=job.spec.correlation_id,
+        incident=incident_of(job.spec.kind, reason, stage, error),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from leftfold.core.frozen import Frozen
-from leftfold.core.letters import Reason, Stage
+from leftfold.core.letters import LEASE_EXPIRED, Reason, Stage
 from leftfold.core.notes import (
     CancelDelivered,
     CancelRequested,
@@ -21,9 +21,12 @@ from leftfold.core.notes import (
     NodeFinished,
     NodeStarted,
     Note,
+    OperatorsNote,
     OwnersNote,
     PlanGenerated,
     Progress,
+    Remarked,
+    Resolved,
     Signalled,
     Starved,
     StepFinished,
@@ -58,14 +61,17 @@ __all__ = [
     "NodeFinished",
     "NodeStarted",
     "Note",
+    "OperatorsNote",
     "OwnersNote",
     "Parked",
     "PlanGenerated",
     "Progress",
     "Received",
     "Released",
+    "Remarked",
     "Renewed",
     "Requeued",
+    "Resolved",
     "Resumed",
     "Retried",
     "Signalled",
@@ -80,8 +86,6 @@ __all__ = [
     "ToolInvocationStarted",
     "Transition",
 ]  # fmt: skip
-
-LEASE_EXPIRED: Final = "lease_expired"  # the class of error that a lost owner counts as
 
 
 class Received(Transition):
@@ -207,6 +211,7 @@ class DeadLettered(Transition):
     last_owner: str | None
     last_lease_expires_at: int | None
     correlation_id: str | None
+    incident: str | None = None
 
 
 class Cancelled(Transition):
@@ -234,6 +239,7 @@ AnyTransition = (
 AnyNote = (
     CancelRequested | CancelDelivered | Starved | Signalled | Progress | PlanGenerated | NodeStarted | NodeFinished
     | StepStarted | StepFinished | ToolInvocationStarted | ToolInvocationFinished | EvidenceAdded | Compensated | Custom
+    | Remarked | Resolved
 )  # fmt: skip
 AnyEvent = AnyTransition | AnyNote
 

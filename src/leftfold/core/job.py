@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from leftfold.core import events as e
 from leftfold.core.errors import CorruptLogError
 from leftfold.core.frozen import Frozen
+from leftfold.core.letters import incident_of
 from leftfold.core.lifecycle import CLOSED, ENDED, SHAPE, Shape, State, Who, rule_for
 from leftfold.core.record import Record
 from leftfold.core.retry import DEFAULT_POLICY, Policy
@@ -48,6 +49,7 @@ class Job(Frozen):
     spec: Spec
     created_at: int
     updated_at: int
+    ended_at: int | None = None
     policy: Policy = DEFAULT_POLICY
     attempt: int = 0  # claims so far; only grows, and fences every owner's write
     failures: int = 0  # how much of the retry budget is used
@@ -63,6 +65,8 @@ class Job(Frozen):
     # Outside of the shapes, in any state.
     last_error: Failure | None = None
     last_lease: LastLease | None = None
+    incident: str | None = None  # of a dead letter: which one, and since when it is settled
+    resolved_at: int | None = None
     cancel_requested_at: int | None = None
     answers: Mapping[str, Answer] = field(default_factory=dict)
     requests: Mapping[str, str] = field(default_factory=dict)  # request_id → what was asked, as a hash
@@ -173,7 +177,7 @@ def _move(job: Job, record: Record, event: e.AnyTransition, changes: dict[str, A
     contradiction = _contradiction(job, event)
     if contradiction:
         raise CorruptLogError(f"{event.wire!r} of {record.id} {contradiction}")
-    changes["state"] = rule.target
+    changes.update(state=rule.target, ended_at=record.at if rule.target in ENDED else None)
     _set_fields(job, record, event, changes)
     shape = SHAPE[rule.target]
     if job.lease is not None and not shape.lease:
@@ -230,12 +234,13 @@ def _set_fields(job: Job, record: Record, event: e.AnyTransition, changes: dict[
                 # A wait that expired may be waited for anew; what was answered stands.
                 answers = {key: answer for key, answer in job.answers.items() if not answer.expired}
                 changes.update(failures=0, tally={}, cancel_requested_at=None, answers=answers)
+                changes.update(incident=None, resolved_at=None)
         case e.Failed(error=error):
             changes.update(error=error, last_error=error)
             if record.who is Who.OWNER:
                 changes.update(_charged(job, error.code))
         case e.DeadLettered(error=error, last_error=last_error):
-            changes.update(error=error, last_error=last_error)
+            changes.update(error=error, last_error=last_error, incident=_incident(job, event))
             if record.who is Who.OWNER:
                 changes.update(_charged(job, error.code))
         case e.Cancelled(error=error):
@@ -251,13 +256,24 @@ def _note(job: Job, record: Record, changes: dict[str, Any]) -> None:
         raise CorruptLogError(f"{record.event.wire!r} of {record.id} needs an owner, and nobody holds the job")
     if isinstance(record.event, e.OwnersNote) and record.who is not Who.OWNER:
         raise CorruptLogError(f"{record.event.wire!r} of {record.id} is the owner's to say, not a {record.who}'s")
+    if isinstance(record.event, e.OperatorsNote) and record.who is not Who.OPERATOR:
+        raise CorruptLogError(f"{record.event.wire!r} of {record.id} is an operator's to say, not a {record.who}'s")
     match record.event:
+        case e.Resolved():
+            if job.state is not State.DEAD_LETTERED:
+                raise CorruptLogError(f"{record.event.wire!r} of {record.id} settles a job that is {job.state}")
+            changes["resolved_at"] = job.resolved_at or record.at
         case e.CancelRequested():
             changes["cancel_requested_at"] = job.cancel_requested_at or record.at
         case e.Signalled(key=key, payload=payload):
             changes["answers"] = {**job.answers, key: Answer(payload=payload)}
         case _:
             pass
+
+
+def _incident(job: Job, letter: e.DeadLettered) -> str:
+    """Give what the letter says; those of the first versions did not say it."""
+    return letter.incident or incident_of(job.spec.kind, letter.reason_code, letter.stage, letter.error)
 
 
 def _charged(job: Job, error_code: str) -> dict[str, Any]:

@@ -66,6 +66,13 @@ def text(what: str, value: str | None) -> None:
     storable(what, value)
 
 
+def words(what: str, value: str) -> None:
+    """Refuse a text that says nothing, or that no store could keep."""
+    text(what, value)
+    if not value.strip():
+        raise ValidationError(f"{what} is empty: it stands on the log, so that others know")
+
+
 def storable(what: str, value: str) -> None:
     """Refuse a NUL, which PostgreSQL cannot keep, and half of a surrogate pair, which UTF-8 cannot write."""
     if "\x00" in value or (not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)):

@@ -26,6 +26,10 @@ class OwnersNote(Note):
     """A note about what only the handler can know: nobody but the owner writes it."""
 
 
+class OperatorsNote(Note):
+    """A note that only an operator writes."""
+
+
 class CancelRequested(Note):
     """Somebody asked the owner to stop."""
 
@@ -142,3 +146,17 @@ class Custom(Note):
     wire = "custom"
     name: str
     data: Raw = NULL
+
+
+class Remarked(OperatorsNote):
+    """What an operator wants others to know."""
+
+    wire = "remarked"
+    text: str
+
+
+class Resolved(OperatorsNote):
+    """A dead letter was settled: it stays as it is, and counts no more among those that need somebody."""
+
+    wire = "resolved"
+    reason: str

@@ -65,6 +65,9 @@ class Running:
             self._bell.ring()
         return receipt
 
+    def _tell_many(self, asks: list[Ask]) -> list[Outcome]:
+        return self._many(Operation(lambda: ops.carry_out(asks, self._forbidden)), asks) if asks else []
+
     def _own(self, asks: list[Ask]) -> list[Outcome]:
         """Do what can be done by the short statement, then decide the rest."""
         asking.check_batch(asks)

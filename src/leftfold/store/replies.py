@@ -8,9 +8,10 @@ from msgspec import Raw
 
 from leftfold.core.commands import Actor
 from leftfold.core.frozen import Frozen
+from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.retry import Policy
-from leftfold.core.values import Spec
+from leftfold.core.values import Failure, Spec
 from leftfold.store.audit import Finding
 
 
@@ -81,11 +82,14 @@ class Summary(Frozen):
     failures: int
     created_at: int
     updated_at: int
+    ended_at: int | None
     due: int | None
     owner: str | None
     until: int | None
     deadline: int | None
     cancel_requested: bool
+    incident: str | None
+    resolved_at: int | None
     frozen: bool
 
 
@@ -94,6 +98,25 @@ class Page(Frozen):
 
     jobs: tuple[Summary, ...]
     next: str | None
+
+
+class Incident(Frozen):
+    """Dead letters that the same thing went wrong with: how many need somebody, how many are settled, and one of them.
+
+    It tells of the letters that are there: what is tried again leaves it, and comes back if it ends so once more.
+    """
+
+    id: str
+    kind: str
+    open: int
+    resolved: int
+    first_at: int
+    last_at: int
+    oldest: str
+    newest: str
+    reason_code: Reason
+    stage: Stage
+    error: Failure
 
 
 class Count(Frozen):

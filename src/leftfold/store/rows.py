@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from leftfold.core import events as e
 from leftfold.core.errors import BrokenChainError, CorruptLogError
 from leftfold.core.job import Job, fold
-from leftfold.core.lifecycle import ENDED, State, Who
+from leftfold.core.lifecycle import State, Who
 from leftfold.core.record import GENESIS, Record, check_chain, covered, decode, said, seal
 from leftfold.core.retry import DEFAULT_POLICY
 
@@ -46,6 +46,8 @@ class Row(NamedTuple):
     token: str | None
     renewed_by: str | None
     renewed_hash: str | None
+    incident: str | None
+    resolved_at: int | None
 
 
 COLUMNS: Final = Row._fields
@@ -53,8 +55,8 @@ COLUMNS: Final = Row._fields
 #: The columns that `list` shows beside the id.
 SUMMARY: Final = (
     "kind", "queue", "tenant", "key", "priority", "correlation_id", "state", "version", "renewals", "attempt",
-    "failures", "created_at", "updated_at", "due", "owner", "until", "deadline", "cancel_requested_at",
-    "frozen_at",
+    "failures", "created_at", "updated_at", "ended_at", "due", "owner", "until", "deadline", "cancel_requested_at",
+    "incident", "resolved_at", "frozen_at",
 )  # fmt: skip
 
 
@@ -170,7 +172,7 @@ def row_of(job: Job, records: Sequence[Record], head: bytes) -> Row:
         id=job.id,
         created_at=job.created_at,
         updated_at=job.updated_at,
-        ended_at=_ended_at(job, records),
+        ended_at=job.ended_at,
         due=job.due,
         until=last.until if last else None,
         lease=None if job.policy.lease == DEFAULT_POLICY.lease else job.policy.lease,
@@ -196,15 +198,10 @@ def row_of(job: Job, records: Sequence[Record], head: bytes) -> Row:
         token=job.lease.token if job.lease else None,
         renewed_by=renewed_by,
         renewed_hash=renewed_hash,
+        incident=job.incident,
+        resolved_at=job.resolved_at,
     )
 
 
 def _last(records: Sequence[Record], kind: Any) -> int | None:
     return next((record.version for record in reversed(records) if isinstance(record.event, kind)), None)
-
-
-def _ended_at(job: Job, records: Sequence[Record]) -> int | None:
-    """Give when the job ended: an operator's notes may stand behind its end."""
-    if job.state not in ENDED:
-        return None
-    return next(record.at for record in reversed(records) if isinstance(record.event, e.Transition))

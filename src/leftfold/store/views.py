@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Raw
 
+from leftfold.core import events as e
 from leftfold.core.errors import CorruptLogError, JobNotFoundError, ValidationError
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import SHAPE, State
-from leftfold.core.record import Record
+from leftfold.core.record import Record, decode
 from leftfold.store.query import Query, Steps, ids
-from leftfold.store.replies import Count, Page, Queue, Summary, WorkerView
+from leftfold.store.replies import Count, Incident, Page, Queue, Summary, WorkerView
 from leftfold.store.rows import FROZEN_AT, SUMMARY, Log, read_logs, state_of
 
 _ORDER: Final = {state: place for place, state in enumerate(State)}
@@ -27,6 +28,17 @@ class Filter(NamedTuple):
     key: str | None = None
     correlation_id: str | None = None
     owner: str | None = None
+    incident: str | None = None
+    resolved: bool | None = None
+
+
+class LetterFilter(NamedTuple):
+    """Which dead letters the incidents speak of. None asks for nothing."""
+
+    beginning: str | None = None
+    queue: str | None = None
+    kind: str | None = None
+    tenant: str | None = None
 
 
 def get(job_id: str) -> Steps[Job]:
@@ -98,6 +110,39 @@ def _summary(row: Sequence[object]) -> Summary:
         rev=int(str(named["version"])) + int(str(renewals)),
         cancel_requested=cancel_requested_at is not None,
         frozen=frozen_at is not None,
+    )
+
+
+def incidents(
+    asked: LetterFilter, limit: int, after: Incident | None = None, *, is_open: bool | None = None
+) -> Steps[list[Incident]]:
+    """Give the dead letters by what went wrong, the last one seen first: those behind `after`."""
+    behind, behind_at = (None, None) if after is None else (after.id, after.last_at)
+    arguments = {**asked._asdict(), "is_open": is_open, "after": behind, "after_at": behind_at, "limit": limit}
+    rows = yield Query("incidents", arguments)
+    return [_incident(row) for row in rows]
+
+
+def incident(beginning: str) -> Steps[Incident]:
+    """Give the one incident whose name begins so."""
+    found = yield from incidents(LetterFilter(beginning=beginning), 2)
+    if not found:
+        raise JobNotFoundError(f"there is no incident {beginning}: no dead letter is of it any more")
+    if len(found) > 1:
+        raise ValidationError(f"more than one incident begins with {beginning}: give more of it")
+    return found[0]
+
+
+def _incident(row: Sequence[Any]) -> Incident:
+    *told, event, stored, data = row
+    letter = decode(event, data, stored)
+    if not isinstance(letter, e.DeadLettered):
+        raise CorruptLogError(
+            f"the row of job {told[-1]} names another event as its letter: `leftfold verify` says more"
+        )
+    names = ("id", "kind", "open", "resolved", "first_at", "last_at", "oldest", "newest")
+    return Incident(
+        **dict(zip(names, told, strict=True)), reason_code=letter.reason_code, stage=letter.stage, error=letter.error
     )
 
 

@@ -381,7 +381,36 @@ WHERE true
   AND (:key::text IS NULL OR key = :key)
   AND (:correlation_id::text IS NULL OR correlation_id = :correlation_id)
   AND (:owner::text IS NULL OR owner = :owner)
+  AND (:incident::text IS NULL OR incident = :incident)
+  AND (:resolved::boolean IS NULL OR (resolved_at IS NOT NULL) = :resolved)
 ORDER BY jobs.id DESC LIMIT :limit;
+
+-- name: incidents
+-- Dead letters by what went wrong, the last one seen first. Why, tells the newest of them: it is the same for all. Those
+-- that are frozen are for `verify` to speak of.
+SELECT g.incident, g.kind, g.open, g.resolved, g.first_at, g.last_at, oldest.id::text, newest.id::text,
+       e.event, e.format, e.data
+FROM (
+    SELECT incident, min(kind) AS kind, count(*) - count(resolved_at) AS open, count(resolved_at) AS resolved,
+           min(ended_at) AS first_at, max(ended_at) AS last_at
+    FROM {schema}.jobs
+    WHERE incident IS NOT NULL AND frozen_at IS NULL
+      AND (:beginning::text IS NULL OR (incident >= :beginning AND incident < :beginning || 'g'))
+      AND (:queue::text IS NULL OR queue = :queue)
+      AND (:kind::text IS NULL OR kind = :kind)
+      AND (:tenant::text IS NULL OR tenant = :tenant)
+    GROUP BY incident
+    HAVING true
+      AND (:is_open::boolean IS NULL OR (count(*) > count(resolved_at)) = :is_open)
+      AND (:after::text IS NULL OR (max(ended_at), incident) < (:after_at::bigint, :after))
+    ORDER BY max(ended_at) DESC, incident DESC LIMIT :limit
+) g
+CROSS JOIN LATERAL (SELECT j.id FROM {schema}.jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+                    ORDER BY j.ended_at, j.id LIMIT 1) oldest
+CROSS JOIN LATERAL (SELECT j.id, j.error FROM {schema}.jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+                    ORDER BY j.ended_at DESC, j.id DESC LIMIT 1) newest
+JOIN {schema}.events e ON e.job_id = newest.id AND e.version = newest.error
+ORDER BY g.last_at DESC, g.incident DESC;
 
 -- name: find
 -- Ids that begin so: two of them mean that the beginning is too short.

@@ -30,12 +30,12 @@ except ImportError as problem:
 OLDEST: Final = 14
 CONNECT_SECONDS: Final = 10
 #: Their plan hangs on what is asked.
-_VARIED: Final = frozenset({"list", "audit", "feed_stretch", "feed_page"})
-_NARROWED: Final = frozenset({"list", "audit"})
+_VARIED: Final = frozenset({"list", "incidents", "audit", "feed_stretch", "feed_page"})
+_NARROWED: Final = frozenset({"list", "incidents", "audit"})
 
 _TYPES: Final = {"id": "uuid", "head": "bytea", "state": "{schema}.state", "priority": "smallint"}
 _TEXTS: Final = frozenset(
-    {"tenant", "kind", "queue", "key", "correlation_id", "owner", "token", "renewed_by", "renewed_hash"}
+    {"tenant", "kind", "queue", "key", "correlation_id", "owner", "token", "renewed_by", "renewed_hash", "incident"}
 )
 _NUMBERS: Final = frozenset({"version", "renewals", "attempt", "failures", "enqueued", "wait", "result", "error"})
 

@@ -240,7 +240,37 @@ WHERE true
   AND (:key IS NULL OR key = :key)
   AND (:correlation_id IS NULL OR correlation_id = :correlation_id)
   AND (:owner IS NULL OR owner = :owner)
+  AND (:incident IS NULL OR incident = :incident)
+  AND (:resolved IS NULL OR (resolved_at IS NOT NULL) = :resolved)
 ORDER BY id DESC LIMIT :limit;
+
+-- name: incidents
+-- Dead letters by what went wrong, the last one seen first. Why, tells the newest of them: it is the same for all. Those
+-- that are frozen are for `verify` to speak of.
+SELECT g.incident, g.kind, g.open, g.resolved, g.first_at, g.last_at,
+       (SELECT leftfold_text(j.id) FROM leftfold_jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+        ORDER BY j.ended_at, j.id LIMIT 1),
+       leftfold_text(newest.id), e.event, e.format, e.data
+FROM (
+    SELECT incident, min(kind) AS kind, count(*) - count(resolved_at) AS open, count(resolved_at) AS resolved,
+           min(ended_at) AS first_at, max(ended_at) AS last_at
+    FROM leftfold_jobs
+    WHERE incident IS NOT NULL AND frozen_at IS NULL
+      AND (:beginning IS NULL OR (incident >= :beginning AND incident < :beginning || 'g'))
+      AND (:queue IS NULL OR queue = :queue)
+      AND (:kind IS NULL OR kind = :kind)
+      AND (:tenant IS NULL OR tenant = :tenant)
+    GROUP BY incident
+    HAVING true
+      AND (:is_open IS NULL OR (count(*) > count(resolved_at)) = :is_open)
+      AND (:after IS NULL OR (max(ended_at), incident) < (:after_at, :after))
+    ORDER BY max(ended_at) DESC, incident DESC LIMIT :limit
+) g
+JOIN leftfold_jobs newest ON newest.n = (
+    SELECT j.n FROM leftfold_jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+    ORDER BY j.ended_at DESC, j.id DESC LIMIT 1)
+JOIN leftfold_log e ON e.job = newest.n AND e.version = newest.error
+ORDER BY g.last_at DESC, g.incident DESC;
 
 -- name: find
 -- Ids that begin so: two of them mean that the beginning is too short.

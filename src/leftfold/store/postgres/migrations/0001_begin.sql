@@ -59,8 +59,12 @@ CREATE TABLE {schema}.jobs (
     token               text,              -- the digest; nobody but the owner has the token
     renewed_by          text,              -- the request_id of the last renewal, and what it asked
     renewed_hash        text,
+    incident            text COLLATE "C",  -- of a dead letter: which of them the same thing went wrong with
+    resolved_at         bigint,            -- since when it is settled
     frozen_at           bigint,            -- its log or this row cannot be true: nobody touches it until that is settled
     CONSTRAINT token CHECK ((token IS NULL) = (owner IS NULL)),
+    CONSTRAINT incident CHECK (incident IS NULL OR (ended_at IS NOT NULL AND error IS NOT NULL)),
+    CONSTRAINT resolved CHECK (resolved_at IS NULL OR ended_at IS NOT NULL),
     -- rendered from the lifecycle: shapes
     CONSTRAINT due_by_state CHECK ((due IS NOT NULL) = (state IN ('queued', 'retrying'))),
     CONSTRAINT lease_by_state CHECK ((owner IS NOT NULL) = (state IN ('claimed', 'running'))),
@@ -77,6 +81,7 @@ CREATE INDEX jobs_leased ON {schema}.jobs (priority) WHERE token IS NOT NULL;  -
 CREATE INDEX jobs_deadline ON {schema}.jobs (deadline) WHERE deadline IS NOT NULL;
 CREATE INDEX jobs_frozen ON {schema}.jobs (id) WHERE frozen_at IS NOT NULL;
 CREATE INDEX jobs_error ON {schema}.jobs (id) WHERE error IS NOT NULL;
+CREATE INDEX jobs_incident ON {schema}.jobs (incident, ended_at) WHERE incident IS NOT NULL;
 CREATE INDEX jobs_wait ON {schema}.jobs (id) WHERE wait IS NOT NULL;
 CREATE INDEX jobs_correlation ON {schema}.jobs (correlation_id) WHERE correlation_id IS NOT NULL;
 CREATE UNIQUE INDEX jobs_key ON {schema}.jobs (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL;

@@ -33,8 +33,12 @@ CREATE TABLE leftfold_jobs (
     token               TEXT,             -- the digest; nobody but the owner has the token
     renewed_by          TEXT,             -- the request_id of the last renewal, and what it asked
     renewed_hash        TEXT,
+    incident            TEXT,             -- of a dead letter: which of them the same thing went wrong with
+    resolved_at         INTEGER,          -- since when it is settled
     frozen_at           INTEGER,          -- its log or this row cannot be true: nobody touches it until that is settled
     CONSTRAINT token CHECK ((token IS NULL) = (owner IS NULL)),
+    CONSTRAINT incident CHECK (incident IS NULL OR (ended_at IS NOT NULL AND error IS NOT NULL)),
+    CONSTRAINT resolved CHECK (resolved_at IS NULL OR ended_at IS NOT NULL),
     CONSTRAINT state CHECK (state IN (
         -- rendered from the lifecycle: states
         'inbox', 'queued', 'retrying', 'claimed', 'running', 'waiting', 'parked', 'stalled', 'succeeded', 'failed', 'cancelled', 'dead_lettered'
@@ -55,6 +59,7 @@ CREATE INDEX leftfold_jobs_leased ON leftfold_jobs (until) WHERE token IS NOT NU
 CREATE INDEX leftfold_jobs_frozen ON leftfold_jobs (id) WHERE frozen_at IS NOT NULL;
 CREATE INDEX leftfold_jobs_deadline ON leftfold_jobs (deadline) WHERE deadline IS NOT NULL;
 CREATE INDEX leftfold_jobs_error ON leftfold_jobs (id) WHERE error IS NOT NULL;
+CREATE INDEX leftfold_jobs_incident ON leftfold_jobs (incident, ended_at) WHERE incident IS NOT NULL;
 CREATE INDEX leftfold_jobs_wait ON leftfold_jobs (id) WHERE wait IS NOT NULL;
 CREATE INDEX leftfold_jobs_correlation ON leftfold_jobs (correlation_id) WHERE correlation_id IS NOT NULL;
 CREATE UNIQUE INDEX leftfold_jobs_key ON leftfold_jobs (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL;
