@@ -9,7 +9,7 @@ from tests.e2e.homes import Home
 from leftfold import Policy
 from leftfold.core import events as e
 
-LETTER = ["id", "kind", "queue", "state", "dead_lettered_at", *e.DeadLettered.__struct_fields__]
+LETTER = ["id", "kind", "queue", "state", "dead_lettered_at", "resolved_at", *e.DeadLettered.__struct_fields__]
 REASON = ("--reason", "the host is back")
 
 
@@ -37,12 +37,14 @@ def states(home: Home) -> dict[str, str]:
     return {job["id"]: job["state"] for job in home.run("jobs", "list", "--json").lines()}
 
 
-def test_without_dead_letters_there_is_nothing_to_list_or_to_retry(home: Home) -> None:
+def test_without_dead_letters_there_is_nothing_to_list_or_to_redrive(home: Home) -> None:
     home.run("enqueue", "mail")
     assert home.run("dlq", "list") == (0, "", "no dead letters\n")
     assert home.run("dlq", "list", "--json") == (0, "", "")
-    assert home.run("dlq", "retry", "--all", *REASON) == (0, "", "no dead letters\n")
-    assert home.run("dlq", "retry", "--all", *REASON, "--json") == (0, "", "")
+    assert home.run("dlq", "incidents") == (0, "", "no incidents\n")
+    assert home.run("dlq", "incidents", "--json") == (0, "", "")
+    for options in ((), ("--go",), ("--json",)):
+        assert home.run("dlq", "redrive", *REASON, *options) == (0, "", "no dead letters\n")
 
 
 def test_dead_letters_are_listed_with_reason_and_error_the_newest_first(home: Home) -> None:
@@ -51,7 +53,7 @@ def test_dead_letters_are_listed_with_reason_and_error_the_newest_first(home: Ho
     ran = home.run("dlq", "list")
     assert (ran.code, ran.err) == (0, "")
     head, *rows = ran.out.splitlines()
-    assert head.split() == ["id", "kind", "reason", "error", "since", "attempts", "queue", "stage"]
+    assert head.split() == ["id", "kind", "reason", "error", "since", "attempts", "queue", "stage", "incident"]
     assert [row.split()[:3] for row in rows] == [
         [second, "print", "exhausted_retries"],
         [first, "mail", "exhausted_retries"],
@@ -143,9 +145,9 @@ def test_one_is_tried_again_and_the_reason_stands_on_its_log(home: Home) -> None
 )  # fmt: skip
 def test_all_are_tried_again_or_those_of_a_kind_and_queue(home: Home, options: list[str], chosen: set[int]) -> None:
     ids = [set_aside(home, kind, queue) for kind, queue in (("mail", "a"), ("mail", "b"), ("print", "b"))]
-    ran = home.run("dlq", "retry", "--all", *options, *REASON, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    assert {ids.index(receipt["job_id"]) for receipt in ran.lines()} == chosen
+    ran = home.run("dlq", "redrive", *options, *REASON, "--go", "--json")
+    assert ran.code == 0
+    assert not chosen or ran.json()["redriven"] == len(chosen)
     now = states(home)
     assert {number for number, job_id in enumerate(ids) if now[job_id] == "queued"} == chosen
 
@@ -165,19 +167,40 @@ def test_what_is_refused_is_said_and_the_others_are_tried_again(home: Home) -> N
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--all"], "Missing option '--reason'"),
-        (["--all", "--reason", " "], "to try a dead letter again needs a reason"),
-        (["--reason", "x"], "name jobs, or say --all"),
-        (["--all", "01a1", "--reason", "x"], "choose one of ID and --all"),
-        (["01a1", "--kind", "mail", "--reason", "x"], "--queue and --kind go with --all"),
-        (["zz", "--reason", "x"], "'zz' is not a job id, nor the beginning of one"),
-        (["--all", "--kind", "a b", "--reason", "x"], "kind 'a b' is not a name"),
+        (["retry", "01a1"], "Missing option '--reason'"),
+        (["retry", "01a1", "--reason", " "], "reason is empty: it stands on the log, so that others know"),
+        (["retry", "--reason", "x"], "Missing argument 'ID...'"),
+        (["retry", "zz", "--reason", "x"], "'zz' is not a job id, nor the beginning of one"),
+        (["redrive", "--go"], "Missing option '--reason'"),
+        (["redrive", "--go", "--reason", "\t"], "reason is empty"),
+        (["redrive", "--go", "--reason", "x", "--kind", "a b"], "kind 'a b' is not a name"),
+        (["redrive", "--go", "--reason", "x", "--incident", "zz"], "'zz' is not an incident"),
+        (["redrive", "--go", "--reason", "x", "--rate", "fast"], "'fast' is not a rate: write 10/s, 100/m or 1000/h"),
+        (["redrive", "--go", "--reason", "x", "--rate", "0/s"], "rate is 0 jobs per second"),
+        (["redrive", "--go", "--reason", "x", "--canary", "101"], "101 is not in the range 0<=x<=100"),
+        (["redrive", "--resume", "01a1", "--go"], "--resume goes on as it was begun"),
+        (["redrive", "--resume", "01a1", "--kind", "mail"], "--resume goes on as it was begun"),
+        (["redrive", "--resume", "zz"], "'zz' is not a job id"),
+        (["note", "--text", "x"], "name jobs, or an --incident"),
+        (["note", "01a1", "--incident", "ab", "--text", "x"], "choose one of ID and --incident"),
+        (["note", "--incident", "zz", "--text", "x"], "'zz' is not an incident"),
+        (["note", "zz", "--text", "x"], "'zz' is not a job id"),
+        (["note", "01a1"], "Missing option '--text'"),
+        (["note", "01a1", "--text", " "], "text is empty"),
+        (["resolve", "--reason", "x"], "name jobs, or an --incident"),
+        (["resolve", "01a1"], "Missing option '--reason'"),
+        (["resolve", "01a1", "--reason", ""], "reason is empty"),
+        (["incident", "zz"], "'zz' is not an incident: `leftfold dlq incidents` tells their names"),
+        (["incidents", "--kind", "a b"], "kind 'a b' is not a name"),
+        (["list", "--incident", "zz"], "'zz' is not an incident"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_wrong_command_line_tries_nothing_again(file_home: Home, options: list[str], problem: str) -> None:
+def test_a_wrong_command_line_does_nothing(file_home: Home, options: list[str], problem: str) -> None:
     job_id = set_aside(file_home.migrated())
-    ran = file_home.run("dlq", "retry", *options)
+    before = file_home.run("jobs", "history", job_id).out
+    ran = file_home.run("dlq", *options)
     assert (ran.code, ran.out) == (2, "")
     assert problem in complaint(ran)
     assert states(file_home) == {job_id: "dead_lettered"}
+    assert file_home.run("jobs", "history", job_id).out == before

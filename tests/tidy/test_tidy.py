@@ -33,9 +33,10 @@ OURS = {
     "app": {"core", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker"},
     "worker": {"core", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker"},
     "testing": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "testing"},
-    "cli": {"core", "dialects", "proof", "store", "times", "asking", "engine", "opening", "app", "worker", "cli"},
+    "cli": {"core", "dialects", "proof", "store", "times", "asking", "engine", "opening", "redrive", "app", "worker",
+            "cli"},
     "": {"core", "dialects", "store", "times", "asking", "engine", "aengine", "opening", "app", "worker", "cli"},
-}
+}  # fmt: skip
 #: What the pure packages may import beside ours: nothing that reads a clock, a file, a socket or a random number.
 PURE = {
     "base64",

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from leftfold.asking import PAGE_MAX
-from leftfold.cli import shapes
+from leftfold.cli import incidents, redrive, shapes
 from leftfold.cli.exits import complain, exit_code
-from leftfold.cli.showing import fitted, history_lines, job_lines, shown_ids
+from leftfold.cli.showing import error_line, fitted, history_lines, job_lines, shown_ids
 from leftfold.cli.store import Place, emit, opened, with_actor, with_json, with_store
 from leftfold.cli.text import ago, clean, number, shorten
 from leftfold.cli.values import beginning_of, id_of
@@ -30,31 +30,41 @@ def dlq() -> None:
     """List dead letters, show why, try them again.
 
     A dead letter is a job that was set aside: its retries are used up, or its failure will not pass. It stays as it is
-    until somebody says otherwise.
+    until somebody says otherwise. Those that the same thing went wrong with are one incident.
     """
 
 
+dlq.add_command(incidents.list_incidents)
+dlq.add_command(incidents.show_incident)
+dlq.add_command(incidents.note)
+dlq.add_command(incidents.resolve)
+dlq.add_command(redrive.redrive)
+
+
 @dlq.command("list")
-@click.option("--queue", metavar="NAME", help="In this queue.")
-@click.option("--kind", metavar="NAME", help="Of this kind.")
+@incidents.with_letters
+@click.option("--resolved", is_flag=True, help="Those that are resolved, instead of those that are not.")
 @click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=100, show_default=True, help="At most so many.")
 @click.option("--after", metavar="ID", help="Go on behind this job: the last one of the list before.")
 @with_store
 @with_json
 def list_letters(
-    place: Place, *, queue: str | None, kind: str | None, limit: int, after: str | None, as_json: bool
+    place: Place, *, incident: str | None, resolved: bool, limit: int, after: str | None, as_json: bool, **asked: Any
 ) -> None:
     """List dead letters, the newest jobs first, each with its reason and its last error."""
-    _check_filter(queue, kind)
     if after is not None:
         after = beginning_of(after)
     with opened(place) as engine:
         behind = None if after is None else id_of(engine, after)
-        page = engine.list(states=State.DEAD_LETTERED, queue=queue, kind=kind, limit=limit, after=behind)
+        found = None if incident is None else engine.incident(incident).id
+        page = engine.list(
+            states=State.DEAD_LETTERED, incident=found, resolved=resolved, limit=limit, after=behind, **asked
+        )
         letters = [letter_of(records) for records in engine.histories(job.id for job in page.jobs).values()]
     if as_json:
         for job, record in zip(page.jobs, letters, strict=True):
-            emit(_shape(job.id, job.kind, job.queue, job.state, record))
+            names = {"id": job.id, "kind": job.kind, "queue": job.queue, "state": job.state}
+            emit({**names, **_letter(record, job.resolved_at)})
     elif page.jobs:
         click.echo("\n".join(_table(page.jobs, letters, time.time_ns() // 1000)))
     else:
@@ -63,28 +73,18 @@ def list_letters(
         click.echo(f"there are more: --after {page.next}", err=True)
 
 
-def _check_filter(queue: str | None, kind: str | None) -> None:
-    for what, given in (("queue", queue), ("kind", kind)):
-        if given is not None:
-            limits.name(what, given)
-
-
 def _table(jobs: Sequence[Summary], letters: Sequence[Any], now: int) -> list[str]:
     return fitted({
         "id": shown_ids([job.id for job in jobs]),
         "kind": [job.kind for job in jobs],
         "reason": [click.style(record.event.reason_code, fg="red") for record in letters],
-        "error": [shorten(_error(record), _ERROR_CHARS) for record in letters],
+        "error": [shorten(error_line(record.event.error), _ERROR_CHARS) for record in letters],
         "since": [ago(record.at, now) for record in letters],
         "attempts": [str(record.event.attempts) for record in letters],
         "queue": [job.queue for job in jobs],
         "stage": [record.event.stage for record in letters],
+        "incident": [job.incident or "" for job in jobs],
     }, least=3)  # fmt: skip
-
-
-def _error(record: Any) -> str:
-    error = record.event.error
-    return clean(f"{error.type or error.code}: {error.message}".partition("\n")[0])
 
 
 @dlq.command("show")
@@ -99,8 +99,9 @@ def show_letter(place: Place, *, job_id: str, as_json: bool) -> None:
         records = engine.history(job.id)
     record = letter_of(records)
     if as_json:
-        shape = _shape(job.id, job.spec.kind, job.spec.queue, job.state, record)
-        emit({**shape, "history": [shapes.record_shape(each) for each in records]})
+        history = [shapes.record_shape(each) for each in records]
+        names = {"id": job.id, "kind": job.spec.kind, "queue": job.spec.queue, "state": job.state}
+        emit({**names, **_letter(record, job.resolved_at), "history": history})
         return
     for line in _lines(job, record, records):
         click.echo(line)
@@ -119,47 +120,33 @@ def _lines(job: Job, record: Any, records: Sequence[Record]) -> Iterator[str]:
 
 
 @dlq.command("retry")
-@click.argument("job_ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All of them, or all of the given --kind and --queue.")
-@click.option("--queue", metavar="NAME", help="With --all: in this queue.")
-@click.option("--kind", metavar="NAME", help="With --all: of this kind.")
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--reason", required=True, metavar="TEXT", help="Why it will do better now; it stands on the log.")
 @with_actor
 @with_store
 @with_json
 @click.pass_context
 def retry(
-    context: click.Context, place: Place, *, job_ids: Sequence[str], everything: bool, queue: str | None,
-    kind: str | None, reason: str, actor: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    context: click.Context, place: Place, *, job_ids: Sequence[str], reason: str, actor: str | None, as_json: bool
+) -> None:
     """Let dead letters be tried again, with their whole retry budget. Their history stays.
 
-    What is refused is said, the others are tried again, and the exit code is that of the refusal.
+    What is refused is said, the others are tried again, and the exit code is that of the refusal. For all letters of an
+    incident, a kind or a queue there is `leftfold dlq redrive`.
 
     \b
     leftfold dlq retry 019a1e34-5922 --reason "the mail server is back"
-    leftfold dlq retry --all --kind send --reason "deployed the fix"
     """
-    if everything is bool(job_ids):
-        raise click.UsageError("name jobs, or say --all" if not job_ids else "choose one of ID and --all")
-    if (queue or kind) and not everything:
-        raise click.UsageError("--queue and --kind go with --all")
-    limits.text("reason", reason)
-    if not reason.strip():
-        raise ValidationError("to try a dead letter again needs a reason: it stands on the log")
-    _check_filter(queue, kind)
+    limits.words("reason", reason)
     for job_id in job_ids:
         beginning_of(job_id)
     with opened(place, actor=actor) as engine:
-        ids = list(_all(engine, queue, kind)) if everything else [id_of(engine, job_id) for job_id in job_ids]
-        again, refusal = _retried(engine, ids, reason)
+        again, refusal = _retried(engine, [id_of(engine, job_id) for job_id in job_ids], reason)
     if as_json:
         for receipt in again:
             emit(shapes.spelled_out(receipt))
-    elif ids:
-        click.echo(f"{number(len(again), 'jobs')} will be tried again")
     else:
-        click.echo("no dead letters", err=True)
+        click.echo(f"{number(len(again), 'jobs')} will be tried again")
     context.exit(0 if refusal is None else exit_code(type(refusal)))
 
 
@@ -182,16 +169,6 @@ def _requeued(engine: Engine, job_id: str, reason: str) -> Receipt:
     return engine.requeue(job_id, reason=reason, expected_rev=job.rev)
 
 
-def _all(engine: Engine, queue: str | None, kind: str | None) -> Iterator[str]:
-    after: str | None = None
-    while True:
-        page = engine.list(states=State.DEAD_LETTERED, queue=queue, kind=kind, limit=PAGE_MAX, after=after)
-        yield from (job.id for job in page.jobs)
-        after = page.next
-        if after is None:
-            return
-
-
 def letter_of(records: Sequence[Record]) -> Any:
     """Give the record that set a job aside last."""
     for record in reversed(records):
@@ -200,6 +177,5 @@ def letter_of(records: Sequence[Record]) -> Any:
     raise ValidationError(f"job {records[0].job_id} is not a dead letter and never was: see `leftfold jobs show`")
 
 
-def _shape(job_id: str, kind: str, queue: str, state: State, record: Any) -> dict[str, Any]:
-    return {"id": job_id, "kind": kind, "queue": queue, "state": state, "dead_lettered_at": record.at,
-            **shapes.spelled_out(record.event)}  # fmt: skip
+def _letter(record: Any, resolved_at: int | None) -> dict[str, Any]:
+    return {"dead_lettered_at": record.at, "resolved_at": resolved_at, **shapes.spelled_out(record.event)}
