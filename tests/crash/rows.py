@@ -217,6 +217,18 @@ TELLING: Final = (
     ),
     Row("requeue", "requeue", s.stalled, lambda on, held: on.requeue(held.job, due=60, request_id=ASKED)),
     Row("reopen", "requeue", s.set_aside, lambda on, held: on.requeue(held.job, reason="mended", request_id=ASKED)),
+    Row(
+        "reopen many", "requeue_many", s.set_aside,
+        lambda on, held: on.requeue_many([held.job], reason="mended", request_id=ASKED),
+    ),
+    Row(
+        "remark on many", "remark_many", s.set_aside,
+        lambda on, held: on.remark_many([held.job], "seen", request_id=ASKED),
+    ),
+    Row(
+        "resolve many", "resolve_many", s.set_aside,
+        lambda on, held: on.resolve_many([held.job], reason="known", request_id=ASKED),
+    ),
     Row("set aside", "dead_letter", s.queued, lambda on, held: on.dead_letter(held.job, "no", request_id=ASKED)),
     Row("set aside, as the owner", "dead_letter", s.running, lambda on, held: on.dead_letter(held.claim, "no")),
     Row("expire", "expire", s.napping, lambda on, held: on.expire(held.job, request_id=ASKED)),
@@ -243,7 +255,7 @@ ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *T
 #: What reads, or ends: there is nothing in it to be done by half.
 READS: Final = frozenset({
     "get", "is_frozen", "history", "histories", "find", "list", "counts", "queues", "consumers", "export_jobs", "close",
-    "clock", "look_many", "next_due", "workers",
+    "clock", "incident", "incidents", "look_many", "next_due", "workers",
 })  # fmt: skip
 #: What is a row of calls that have rows of their own.
 COMPOSED: Final = frozenset({"follow"})

@@ -54,6 +54,10 @@ def _new(scene: Scene, word: str = "key") -> dict[str, Any]:
     return {"queue": scene.queue, "key": scene.named(word), "policy": POLICY}
 
 
+def _ids(engine: Engine, scene: Scene) -> list[str]:
+    return _in_turn(engine, [claim.job_id for claim in scene.both])
+
+
 def _in_turn(engine: Engine, both: Sequence[T]) -> list[T]:
     """Give two things: to the right side in the opposite order."""
     return list(both if engine.actor == "left" else reversed(both))
@@ -242,6 +246,12 @@ BATCHES: Final = (
               lambda x, s: x.enqueue_many(_batch(x, s), on_conflict="replace")),
     Operation("enqueue two, one of them after the job", "enqueue_many", "both dead-lettered",
               lambda x, s: x.enqueue_many(_mixed(x, s))),
+    Operation("reopen both", "requeue_many", "both dead-lettered",
+              lambda x, s: x.requeue_many(_ids(x, s), reason="mended"), by_job=True),
+    Operation("remark on both", "remark_many", "both dead-lettered",
+              lambda x, s: x.remark_many(_ids(x, s), "seen"), by_job=True),
+    Operation("resolve both", "resolve_many", "both dead-lettered",
+              lambda x, s: x.resolve_many(_ids(x, s), reason="known"), by_job=True),
     Operation("start both", "start_many", "claimed",
               lambda x, s: x.start_many(_in_turn(x, s.both)), by_job=True, owns=True),
     Operation("renew both", "heartbeat_many", "running",

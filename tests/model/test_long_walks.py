@@ -162,6 +162,7 @@ class Walk(RuleBasedStateMachine):
             c.Cancel(mode=data.draw(st.sampled_from(CancelMode)), **common),
             c.DeadLetter(error=data.draw(failures), reason_code=Reason.POLICY_VIOLATION, **common),
             c.Note(note=e.Custom(name="seen"), **common),
+            *([c.Note(note=e.Resolved(reason="known"), **common)] if by.who is Who.OPERATOR else []),
         ]
         self.send(data.draw(st.sampled_from(options)))
 

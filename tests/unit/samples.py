@@ -95,8 +95,6 @@ EVENTS: Final[tuple[tuple[e.AnyEvent, str], ...]] = (
     (e.CancelDelivered(), "{}"),
     (e.Starved(attempt=2, length=90_000_000), '{"attempt":2,"length":90000000}'),
     (e.Signalled(key="go", payload=_ONE), '{"key":"go","payload":1}'),
-    (e.Remarked(text="asked the bank"), '{"text":"asked the bank"}'),
-    (e.Resolved(reason="paid by hand"), '{"reason":"paid by hand"}'),
     (e.Progress(fraction=0.5, message="half"), '{"fraction":0.5,"message":"half"}'),
     (e.PlanGenerated(plan=_ONE), '{"plan":1}'),
     (e.NodeStarted(node="n", data=_ONE), '{"node":"n","data":1}'),
@@ -108,6 +106,8 @@ EVENTS: Final[tuple[tuple[e.AnyEvent, str], ...]] = (
     (e.EvidenceAdded(name="r", data=_ONE), '{"name":"r","data":1}'),
     (e.Compensated(step="s", data=_ONE), '{"step":"s","data":1}'),
     (e.Custom(name="mine", data=_ONE), '{"name":"mine","data":1}'),
+    (e.Remarked(text="asked the bank"), '{"text":"asked the bank"}'),
+    (e.Resolved(reason="paid by hand"), '{"reason":"paid by hand"}'),
 )
 
 

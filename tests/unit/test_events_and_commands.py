@@ -85,13 +85,15 @@ def test_the_names_on_the_wire_never_change() -> None:
 
 
 def test_a_name_stands_for_one_event() -> None:
-    assert len(e.BY_WIRE) == len(e.TRANSITIONS) + len(e.NOTES) == 30
+    assert len(e.BY_WIRE) == len(e.TRANSITIONS) + len(e.NOTES) == 32
     assert all(event.wire == wire for wire, event in e.BY_WIRE.items())
 
 
 def test_the_unions_hold_every_event_and_every_command() -> None:
     assert set(e.TRANSITIONS) == set(e.Transition.__subclasses__())
-    assert set(e.NOTES) == {*e.Note.__subclasses__(), *e.OwnersNote.__subclasses__()} - {e.OwnersNote}
+    assert set(e.NOTES) == {
+        *e.Note.__subclasses__(), *e.OwnersNote.__subclasses__(), *e.OperatorsNote.__subclasses__(),
+    } - {e.OwnersNote, e.OperatorsNote}  # fmt: skip
     assert set(e.Event.__subclasses__()) == {e.Transition, e.Note}
     concrete = {
         value
