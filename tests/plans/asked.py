@@ -29,6 +29,12 @@ LISTS: Final[dict[str, dict[str, Any]]] = {
     "waiting": {"states": ["waiting", "parked"]},
     "dead-lettered": {"states": ["failed", "dead_lettered"]},
     "succeeded": {"states": ["succeeded"]},
+    "of an incident": {"states": ["dead_lettered"], "incident": "0123456789ab", "resolved": False},
+}
+INCIDENTS: Final[dict[str, dict[str, Any]]] = {
+    "all": {},
+    "of a kind": {"kind": "work", "queue": "mail", "tenant": ""},
+    "one": {"incident": "0123", "resolved": None},
 }
 
 
@@ -94,6 +100,10 @@ def everything_asked(store: Session) -> Iterator[Asked]:
         listening.heard.clear()
         engine.list(**asked)
         yield Asked(f"list, {name}", listening.heard[0])
+    for name, asked in INCIDENTS.items():
+        listening.heard.clear()
+        engine.incidents(**asked)
+        yield Asked(f"incidents, {name}", listening.heard[0])
     whole = audit.Selection()._asdict()
     pages: dict[str, dict[str, str | list[str] | None]] = {
         "first": {"after": None}, "later": {"after": MIDDLE}, "of some": {"ids": [MIDDLE]}

@@ -20,7 +20,7 @@ from leftfold.store.query import Query
 MODES: Final = ("auto", "force_custom_plan", "force_generic_plan")
 _AUTO_DECIDES_AFTER: Final = 7
 BIG: Final = ("jobs", "events")
-FEW: Final = ("jobs_leased", "jobs_wait", "jobs_error", "jobs_deadline", "jobs_frozen")
+FEW: Final = ("jobs_leased", "jobs_wait", "jobs_error", "jobs_incident", "jobs_deadline", "jobs_frozen")
 
 
 class Tables:

@@ -15,7 +15,7 @@ from leftfold.store.sqlite.wire import execute
 
 #: A step of a plan that reads something from one end to the other. The indexes of few jobs are there to be read so.
 _SCAN: Final = re.compile(
-    r"SCAN (\w+)\b(?! USING (?:COVERING )?INDEX leftfold_jobs_(?:leased|wait|error|deadline|frozen)\b)"
+    r"SCAN (\w+)\b(?! USING (?:COVERING )?INDEX leftfold_jobs_(?:leased|wait|error|incident|deadline|frozen)\b)"
 )
 _NAMED: Final = re.compile(
     r"(?:\b(?:FROM|JOIN)|,)\s+(\w+)(?:\s+AS)?\s+(?!(?:ON|WHERE|JOIN|LEFT|CROSS|USING|SET)\b)([a-z]\w*)"

@@ -36,6 +36,7 @@ INDEXES: Final = {
     "list, correlation id": {"jobs_correlation"},
     "list, waiting": {"jobs_wait"},
     "list, dead-lettered": {"jobs_error"},
+    "incidents": {"jobs_incident", "events_pkey"},
 }
 #: What has no index: how far a list then reads is the planner's guess, a good one if its statistics are.
 GUESSED: Final = frozenset(
@@ -54,6 +55,8 @@ NEED_STATISTICS: Final = (
     "list, running",
     "list, waiting",
     "list, dead",
+    "list, of an incident",
+    "incidents",
 )
 
 STALE: Final = "taken when there was one queue"

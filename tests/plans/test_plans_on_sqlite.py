@@ -41,6 +41,8 @@ def test_no_statement_reads_all_jobs_or_all_events_of_a_file(tables: Tables) -> 
         ("list, correlation id", "leftfold_jobs_correlation"),
         ("list, waiting", "leftfold_jobs_wait"),
         ("list, dead-lettered", "leftfold_jobs_error"),
+        ("list, of an incident", "leftfold_jobs_incident"),
+        ("incidents", "leftfold_jobs_incident"),
     ],
 )
 def test_an_index_serves(name: str, index: str, tables: Tables) -> None:

@@ -92,7 +92,7 @@ def _shape_of(asked: Filter) -> Mapping[str, bool | None]:
     return {
         "leased": asked.owner is not None or _all(shape.lease for shape in shapes) or None,
         "waits": _all(shape.wait for shape in shapes) or None,
-        "erred": _all(shape.error for shape in shapes) or None,
+        "erred": (asked.incident is None and _all(shape.error for shape in shapes)) or None,  # which has its own
     }
 
 
