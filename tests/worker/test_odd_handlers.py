@@ -275,17 +275,6 @@ def test_who_ran_a_worker_is_not_cancelled_behind_it(file_app: App, monkeypatch:
     assert asyncio.run(main()) == "went on"
 
 
-def test_until_idle_does_not_wait_for_what_is_paused(file_app: App) -> None:
-    @file_app.job(max_failures=9, retry_delay=0, retry_delay_max=0)
-    def flaky() -> None:
-        file_app.engine.pause("default", reason="broken")
-        raise ValueError("again")
-
-    handle = flaky.enqueue()
-    file_app.run_worker(until_idle=True)
-    assert handle.get().state == "retrying"
-
-
 def test_a_late_write_is_refused_and_changes_nothing(app: App) -> None:
     refusals: list[BaseException] = []
     taken = asyncio.Event()

@@ -8,7 +8,7 @@ from msgspec import Struct
 from tests.worker.real import SECONDS, sound, until, working
 
 from leftfold import App, Context, CurrentJob, SyncContext, WaitExpired
-from leftfold.core.errors import JobEndedError, SignalConflictError
+from leftfold.core.errors import DesignError, JobEndedError, SignalConflictError
 from leftfold.core.lifecycle import State
 
 
@@ -298,3 +298,24 @@ def test_a_key_for_outside_effects_is_the_same_in_every_attempt(app: App) -> Non
     handles = [charge.enqueue(), charge.enqueue()]
     asyncio.run(ended(app, *handles))
     assert sorted(keys) == sorted([f"{handle.id}:charge" for handle in handles] * 3)
+
+
+def test_an_async_handler_is_not_let_block_the_loop_for_a_result(app: App) -> None:
+    @app.job
+    def other() -> int:
+        return 7
+
+    @app.job
+    async def waits() -> int:
+        handle = await other.aenqueue()
+        with pytest.raises(DesignError, match=r"await handle\.aresult"):
+            handle.result()
+        return await handle.aresult(SECONDS)
+
+    @app.job
+    def may_wait() -> int:
+        return other.enqueue().result(SECONDS)
+
+    first, second = waits.enqueue(), may_wait.enqueue()
+    app.run_worker(until_idle=True)
+    assert (first.result(), second.result()) == (7, 7)

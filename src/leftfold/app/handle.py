@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Raw
 
-from leftfold.core.errors import JobCancelled, JobFailed, ResultTimeoutError
+from leftfold.app.context import current_or_none
+from leftfold.core.errors import DesignError, JobCancelled, JobFailed, ResultTimeoutError
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, State
 from leftfold.core.limits import SECOND
@@ -56,6 +57,7 @@ class Handle(Generic[R_co]):
 
     def result(self, timeout: Span | None = None) -> R_co:
         """Wait until the job has ended, and give its result. One that failed or was cancelled raises that."""
+        _check_may_block()
         for pause in _looks(self.id, timeout):
             job = self.get()
             if job.state in ENDED:
@@ -102,6 +104,12 @@ class Handle(Generic[R_co]):
     async def acancel(self, *, mode: CancelMode | str = CancelMode.SOFT, reason: str | None = None) -> Receipt:
         """Stop the job: ask its handler to (soft), or take it away at once (hard)."""
         return await (await self._app.aengine()).cancel(self.id, mode=mode, reason=reason)
+
+
+def _check_may_block() -> None:
+    """Refuse to wait where all jobs of a worker would wait with us, the one that is waited for perhaps among them."""
+    if current_or_none() is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001 - without an exception if there is none
+        raise DesignError("this would block the event loop of the worker: await handle.aresult(…) instead")
 
 
 def _looks(job_id: str, timeout: Span | None) -> Iterator[float]:

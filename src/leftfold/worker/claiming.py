@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from leftfold.aengine import AsyncEngine
 from leftfold.core.errors import OutcomeUnknownError, StoreError
 from leftfold.core.lifecycle import State
+from leftfold.store.replies import Count
 from leftfold.worker.clocks import now
 from leftfold.worker.crew import Crew
 from leftfold.worker.pulse import MARK_EVERY, Pulse
@@ -96,12 +97,28 @@ class Claimer:
         return look if due is None else min(look, due)
 
     async def _is_settled(self) -> bool:
-        """Tell whether nothing runs elsewhere, and no attempt will be tried again."""
+        """Tell whether nothing runs elsewhere, and no attempt will be tried again before somebody looks."""
         queues = self._wishes.queues
         paused = {queue.name for queue in await self._engine.queues() if queue.paused_at is not None}
-        return not any(
-            count.jobs and count.state in _UNSETTLED and count.kind in self._wishes.kinds
+        unsettled = [
+            count
             for count in await self._engine.counts()
-            if (queues is None or count.queue in queues)
-            and not (count.state is State.RETRYING and count.queue in paused)  # nobody tries it before somebody looks
-        )
+            if count.jobs and count.state in _UNSETTLED and count.kind in self._wishes.kinds
+            if queues is None or count.queue in queues
+            if not (count.state is State.RETRYING and count.queue in paused)
+        ]
+        for count in unsettled:
+            if not await self._are_frozen(count):
+                return False
+        return True
+
+    async def _are_frozen(self, count: Count) -> bool:
+        """Tell whether nobody touches these jobs until somebody has looked at them."""
+        after = None
+        while True:
+            page = await self._engine.list(states=count.state, queue=count.queue, kind=count.kind, after=after)
+            if not all(job.frozen for job in page.jobs):
+                return False
+            after = page.next
+            if after is None:
+                return True
