@@ -1,5 +1,6 @@
 """The store conformance kit, run as a user runs it; and that it can fail."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -16,13 +17,25 @@ ROOT = Path(__file__).parents[2]
 FEWEST = 300
 
 
-def kit(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the kit from this folder, with nothing of the run around it."""
+KIT = "leftfold.testing.conformance"
+
+
+def kit(folder: Path, *options: str, part: str = KIT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the kit, or a part of it, from this folder, with nothing of the run around it."""
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--pyargs", "leftfold.testing.conformance", *options],
+        [sys.executable, "-m", "pytest", "-q", "--pyargs", part, *options],
         capture_output=True, text=True, check=False, cwd=folder, env={**outside, **environment}, timeout=900,
     )  # fmt: skip
+
+
+def part_with(name: str) -> str:
+    """Give the module of the kit that has these cases: to collect all of it takes longer than to run them."""
+    modules = Path(importlib.import_module(KIT).__path__[0]).glob("test_*.py")
+    (found,) = [
+        file.stem for file in modules if re.search(rf"^(class {name}\b|def {name})", file.read_text(), re.MULTILINE)
+    ]
+    return f"{KIT}.{found}"
 
 
 def number(run: subprocess.CompletedProcess[str], what: str) -> int:
@@ -62,7 +75,7 @@ def test_postgresql_conforms(tmp_path: Path, postgres: Server, mode: str, but: l
 
 def test_without_a_mode_every_case_runs_in_both(tmp_path: Path) -> None:
     runs = [
-        kit(tmp_path, "--store-url", "sqlite:///:memory:", "-k", "TestGet or TestRaces", *mode)
+        kit(tmp_path, "--store-url", "sqlite:///:memory:", *mode, part=part_with("TestGet"))
         for mode in ([], ["--store-mode", "sync"], ["--store-mode", "async"])
     ]
     both, one, other = (number(run, "passed") for run in runs)
@@ -173,7 +186,8 @@ wire.QUERIES[{query!r}] = wire.parsed(text.replace({right!r}, {wrong!r}))
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 def test_a_planted_bug_of_a_store_is_caught(tmp_path: Path, bug: Bug) -> None:
     (tmp_path / "conftest.py").write_text(PLANTED.format(**bug._asdict()))
-    run = kit(tmp_path, "--store-url", "sqlite:///:memory:", "--store-mode", "sync", "-x", "-k", bug.caught_by)
+    store = ("--store-url", "sqlite:///:memory:", "--store-mode", "sync")
+    run = kit(tmp_path, *store, "-x", "-k", bug.caught_by, part=part_with(bug.caught_by))
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
     assert number(run, "failed") + number(run, "error") >= 1
 
@@ -227,6 +241,7 @@ DEEPER_BUGS = {
 @pytest.mark.parametrize(("bug", "caught_by"), DEEPER_BUGS.values(), ids=DEEPER_BUGS)
 def test_a_planted_bug_of_the_engine_is_caught(tmp_path: Path, bug: str, caught_by: str) -> None:
     (tmp_path / "conftest.py").write_text(bug)
-    run = kit(tmp_path, "--store-url", "sqlite:///:memory:", "--store-mode", "sync", "-x", "-k", caught_by)
+    store = ("--store-url", "sqlite:///:memory:", "--store-mode", "sync")
+    run = kit(tmp_path, *store, "-x", "-k", caught_by, part=part_with(caught_by))
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
     assert number(run, "failed") + number(run, "error") >= 1
