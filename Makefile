@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-demo: $(VENV)/.demo ## 301 jobs, three workers, one of them killed; a quarter of a minute
+demo: $(VENV)/.demo ## 302 jobs, three workers, one of them killed; a quarter of a minute
 	@$(BIN)/leftfold demo
 
 # One worker more than there are cores: many tests wait, for a process to end or a server to start.
@@ -24,8 +24,7 @@ test: $(VENV)/.dev ## run every test; core/ and dialects/ under branch coverage,
 check: $(VENV)/.dev ## ruff, mypy --strict, import direction and the other style tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/tidy
+	$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -q tests/tidy; style=$$?; wait $$types && exit $$style
 
 model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 	$(BIN)/leftfold lifecycle check
