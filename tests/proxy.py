@@ -1,7 +1,8 @@
 """A proxy in front of PostgreSQL that breaks connections where it is told to.
 
 It knows just enough of the protocol to tell one request from the next: a request ends with a Query or a Sync. So a
-connection can be cut exactly between a COMMIT that the server has carried out and the reply that says so.
+connection can be cut exactly between a COMMIT that the server has carried out and the reply that says so. It can also
+cut all of them at once, take no new ones, or hold everything that comes.
 """
 
 import socket
@@ -44,6 +45,10 @@ class Proxy:
         self._lock = threading.Lock()
         self._order: _Order | None = None
         self.heard: list[str] = []
+        self._links: set[_Link] = set()
+        self._passes = threading.Event()
+        self._passes.set()
+        self.refuses = False  # whether new connections are closed at once
         # Encryption would be negotiated first, in words that the proxy does not know.
         user, at, _ = parts.netloc.rpartition("@")
         host = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -62,6 +67,29 @@ class Proxy:
         with self._lock:
             self._order, self.heard = order, []
 
+    def sever(self) -> int:
+        """Cut every connection that there is, and say how many there were."""
+        links = list(self._links)
+        for link in links:
+            link.close()
+        return len(links)
+
+    def hold(self) -> None:
+        """Let nothing through, in either direction, and tell nobody."""
+        self._passes.clear()
+
+    def resume(self) -> None:
+        """Let everything through, what was held back first."""
+        self._passes.set()
+
+    def wait(self) -> None:
+        """Wait until something may go through."""
+        self._passes.wait()
+
+    def forget(self, link: "_Link") -> None:
+        """Take note that a connection is gone."""
+        self._links.discard(link)
+
     def close(self) -> None:
         """Take no more connections."""
         self._listener.close()
@@ -70,12 +98,16 @@ class Proxy:
         with suppress(OSError):  # closed
             while True:
                 client, _ = self._listener.accept()
+                if self.refuses:
+                    client.close()
+                    continue
                 try:
                     server = socket.create_connection(self._server)
                 except OSError:
                     client.close()
                     continue
                 link = _Link(self, client, server)
+                self._links.add(link)
                 threading.Thread(target=link.upwards, daemon=True).start()
                 threading.Thread(target=link.downwards, daemon=True).start()
 
@@ -116,32 +148,36 @@ class _Link:
                     if cut is not None:
                         self._break_off(request, cut)
                         return
+                    self._proxy.wait()
                     self._server.sendall(request)
                     request, sql = b"", ""
                 elif kind not in {_PARSE, b"B", b"D", b"E", b"C"}:  # a password, or the end
                     self._server.sendall(request)
                     request = b""
-        self._close()
+        self.close()
 
     def _break_off(self, request: bytes, cut: Cut) -> None:
         self._mute.set()
         if cut is Cut.AFTER:
             self._server.sendall(request)
             assert self._done.wait(DEADLINE), "the server does not answer"
-        self._close()
+        self.close()
 
     def downwards(self) -> None:
         with suppress(OSError, EOFError):
             while True:
                 kind, message = _typed(self._server)
+                self._proxy.wait()
                 if not self._mute.is_set():
                     self._client.sendall(message)
                 elif kind == _READY:
                     self._done.set()
         self._done.set()
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Break it off on both sides."""
+        self._proxy.forget(self)
         for side in (self._client, self._server):
             with suppress(OSError):
                 side.shutdown(socket.SHUT_RDWR)
