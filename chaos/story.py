@@ -1,0 +1,65 @@
+"""Everything that is known of a campaign, put in the order in which the rules of its checker look at it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from chaos.history import Event, Step, op_of, walk
+from chaos.records import Record
+
+MAKING: Final = frozenset({"one", "requested", "keyed", "many"})
+
+
+class Row(NamedTuple):
+    """What the store says of a job when it is asked for a list."""
+
+    state: str
+    version: int
+    attempt: int
+    failures: int
+
+
+class Attempt(NamedTuple):
+    """What a handler recorded of one attempt."""
+
+    begins: list[Record]
+    ends: list[Record]
+
+
+class Story:
+    """Everything that is known, in the order in which rules look at it."""
+
+    def __init__(
+        self, logs: Mapping[str, Sequence[Event]], rows: Mapping[str, Row], records: Sequence[Record],
+        findings: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.logs, self.rows, self.findings = logs, rows, findings
+        self.steps: dict[str, list[Step]] = {job: list(walk(log)) for job, log in logs.items()}
+        self.ops: dict[str, list[str]] = defaultdict(list)
+        for job, log in logs.items():
+            self.ops[op_of(log)].append(job)
+        self.asked: dict[str, Record] = {}
+        self.last: dict[str, Record] = {}  # the last word on each op
+        self.told: list[Record] = []
+        self.attempts: dict[tuple[str, int], Attempt] = defaultdict(lambda: Attempt([], []))
+        for record in records:
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
+        match record["what"]:
+            case "asks":
+                self.asked[record["op"]] = self.last[record["op"]] = record
+            case "told":
+                self.last[record["op"]] = record
+                self.told.append(record)
+            case "refused" | "failed" | "unknown":
+                self.last[record["op"]] = record
+            case "begins" | "ends" as what:
+                getattr(self.attempts[record["job"], record["attempt"]], what).append(record)
+
+    def made(self) -> Iterator[tuple[str, Record, str]]:
+        """Give each job that somebody was told of: the name that it should have, what was asked for, and its id."""
+        for told in self.told:
+            if told["verb"] in MAKING:
+                for number, (new, job) in enumerate(zip(self.asked[told["op"]]["new"], told["jobs"], strict=True)):
+                    yield f"{told['op']}.{number}", new, job
