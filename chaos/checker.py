@@ -43,13 +43,13 @@ def lost(story: Story) -> Found:
 
 def unexpected(story: Story) -> Found:
     """Every job was asked for, and not refused: only where the outcome is unknown may it be there or not."""
-    told = {op: job for op, _, job in story.made()}
+    told, doubtful = {op: job for op, _, job in story.made()}, story.doubtful
     for op, jobs in story.ops.items():
         asked = story.asked.get(op.rpartition(".")[0])
         for job in jobs:
             if asked is None or asked["verb"] not in MAKING:
                 yield job, f"nobody asked for {op or 'it'}"
-            elif (last := story.last[asked["op"]])["what"] in {"refused", "failed"}:
+            elif (last := story.last[asked["op"]])["what"] in {"refused", "failed"} and asked["op"] not in doubtful:
                 yield job, f"{op} was {last['what']} ({last.get('code')}), and there is a job"
             elif told.get(op, job) != job:
                 yield job, f"whoever asked for {op} was told of {told[op]}"
@@ -225,8 +225,8 @@ def acknowledged(story: Story) -> Found:
             found = [event for event in found if event.request_id == told["op"]]
         if not found:
             yield job, f"{told['op']} was acknowledged, and there is no {told['verb']} of it on the log"
-        elif story.asked[told["op"]].get("mode") == "hard" and story.steps[job][-1].after not in ENDED:
-            yield job, f"{told['op']} cancelled it at once, and it went on"
+        elif story.asked[told["op"]].get("mode") == "hard" and told["seen"][0][2] != "cancelled":
+            yield job, f"{told['op']} was to cancel it at once, and it was told to be {told['seen'][0][2]}"
 
 
 def seen(story: Story) -> Found:

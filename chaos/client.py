@@ -143,21 +143,26 @@ def enqueue(engine: Engine, op: str, said: Record) -> Record:
         call = handlers[new["kind"]].call(**arguments).new_job()
         made.append(call._replace(key=new.get("key")))
     receipts = engine.enqueue_many(made, request_id=op if said["request"] else None)
-    return {"jobs": [receipt.job_id for receipt in receipts if receipt]}
+    given = [receipt for receipt in receipts if receipt]
+    return {"jobs": [receipt.job_id for receipt in given], "seen": [_seen(receipt) for receipt in given]}
 
 
-def _receipt(receipt: leftfold.Receipt) -> Record:
-    return {"version": receipt.version, "changed": receipt.changed}
+def _seen(receipt: leftfold.Receipt) -> list[Any]:
+    return [receipt.job_id, receipt.version, receipt.state.value]
+
+
+def _told(receipt: leftfold.Receipt) -> Record:
+    return {"seen": [_seen(receipt)], "changed": receipt.changed}
 
 
 def signal_it(engine: Engine, op: str, said: Record) -> Record:
     """Answer what the job waits for: always the same, for another answer would be an error."""
-    return _receipt(engine.signal(said["job"], "go", "go", request_id=op))
+    return _told(engine.signal(said["job"], "go", "go", request_id=op))
 
 
 def cancel_it(engine: Engine, op: str, said: Record) -> Record:
     """Cancel the job."""
-    return _receipt(engine.cancel(said["job"], mode=said["mode"], request_id=op))
+    return _told(engine.cancel(said["job"], mode=said["mode"], request_id=op))
 
 
 def get(engine: Engine, _: str, said: Record) -> Record:

@@ -40,6 +40,7 @@ class Story:
             self.ops[op_of(log)].append(job)
         self.asked: dict[str, Record] = {}
         self.last: dict[str, Record] = {}  # the last word on each op
+        self.doubtful: set[str] = set()  # ops of which an answer was lost, whatever was said later
         self.told: list[Record] = []
         self.attempts: dict[tuple[str, int], Attempt] = defaultdict(lambda: Attempt([], []))
         for record in records:
@@ -48,6 +49,8 @@ class Story:
     def _take(self, record: Record) -> None:
         match record["what"]:
             case "asks":
+                if record["op"] in self.last and self.last[record["op"]]["what"] in {"asks", "unknown"}:
+                    self.doubtful.add(record["op"])
                 self.asked[record["op"]] = self.last[record["op"]] = record
             case "told":
                 self.last[record["op"]] = record

@@ -1,0 +1,196 @@
+"""The campaign's checker, with histories that are bad in one way each: it names the rule that was broken."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from chaos.checker import RULES, late, violations
+from chaos.history import ENDED, MOVES, TRANSITIONS
+from chaos.story import Row
+from tests.chaos.histories import LEASE, Past, asked, claimed, failed, good, log_of, made, worked
+
+from leftfold.core.lifecycle import ENDED as THEIRS
+from leftfold.core.lifecycle import TABLE
+
+
+class Bad(NamedTuple):
+    """What is done to the good history, and which rules that breaks."""
+
+    name: str
+    bend: Callable[[Past], Any]
+    rules: str
+
+
+def forget(past: Past, job: str) -> None:
+    """Lose a job, and all that was recorded of its attempts and of looks at it."""
+    del past.logs[job]
+    past.records[:] = [each for each in past.records if each.get("job") != job]
+    for each in past.records:
+        each["seen"] = [seen for seen in each.get("seen", ()) if seen[0] != job]
+
+
+def copy(past: Past, job: str, other: str) -> None:
+    """Let a job be there twice."""
+    past.logs[other] = list(past.logs[job])
+    past.records.extend(
+        {**each, "job": other, **({"key": f"{other}:effect"} if "key" in each else {})}
+        for each in list(past.records)
+        if each.get("job") == job and each["what"] in {"begins", "ends"}
+    )
+
+
+def stranger(past: Past) -> None:
+    """Add a job that no record speaks of but its handler's."""
+    past.logs["stranger"] = log_of(
+        "c-99.0", "plain", 0, *claimed("w1"), ("succeeded", "owner", "w1", {"result": {"attempt": 1}})
+    )
+    past.records.extend(worked("stranger", 1, 700, 710))
+
+
+def last_word(past: Past, op: str, *words: str) -> None:
+    """Say this in the place of what a client was told."""
+    told = past.record("told", op=op)
+    past.records.remove(told)
+    past.records.extend({**told, "what": word, "at": told["at"] + 2 * n} for n, word in enumerate(words))
+
+
+def made_twice(past: Past) -> None:
+    """Let a request that was asked again make a job each time."""
+    copy(past, "flaky", "other")
+    last_word(past, "c-1", "unknown")
+
+
+def answered_twice(past: Past) -> None:
+    """Let a request that was asked again be answered with another job, and then with its own."""
+    past.records.extend(made(12, "c-1", "one", "asks", "flaky"))
+    past.records.extend(made(14, "c-1", "one", "flaky", "flaky"))
+
+
+def steal(past: Past) -> None:
+    """Let a second owner in while the first one holds the job, and let him end it."""
+    first, second = claimed("w2")
+    past.insert("again", 4, *first[:3])
+    past.insert("again", 5, *second[:3])
+    past.change("again", 6, data={"result": {"attempt": 2}})
+    past.records.extend(worked("again", 2, 620, 630))
+
+
+def run_on(past: Past) -> None:
+    """Give a job that failed for the last time another attempt."""
+    for version in (10, 11):
+        past.change("poison", version, at=20_000_000)
+    past.change("poison", 11, event="retried", data=failed(3))
+    for name, who, actor, data, *_ in (*claimed("w2"), ("cancelled", "client", "client-0", {"mode": "hard"})):
+        past.insert("poison", len(past.logs["poison"]) + 1, name, who, actor, **data)
+    past.records.extend(worked("poison", 4, 530, None))
+
+
+BAD = (
+    Bad("an acknowledged job is gone", lambda past: forget(past, "flaky"), "lost"),
+    Bad("it has another key than was asked for", lambda past: past.record("asks", op="c-6")["new"][0].update(key="k"),
+        "lost"),
+    Bad("a job that nobody asked for", stranger, "unexpected"),
+    Bad("a job whose making was refused", lambda past: last_word(past, "c-1", "refused"), "unexpected"),
+    Bad("a job where the store said that nothing was written", lambda past: last_word(past, "c-1", "failed"),
+        "unexpected"),
+    Bad("the answer names another job", lambda past: past.record("told", op="c-1").update(jobs=["again"]),
+        "lost unexpected"),
+    Bad("one request made two jobs", made_twice, "twice"),
+    Bad("one request was answered twice, each time otherwise", answered_twice, "twice"),
+    Bad("a key was given away while its job lived", lambda past: past.change("again", 1, at=2_000_000), "one_per_key"),
+    Bad("a version is missing", lambda past: past.logs["lost"].pop(7), "gapless"),
+    Bad("a version is there twice", lambda past: past.change("lost", 9, version=8), "gapless"),
+    Bad("a time falls", lambda past: past.change("flaky", 5, at=1), "gapless"),
+    Bad("a move that the lifecycle lacks", lambda past: past.insert("flaky", 5, "resumed", "client", "c", key="go"),
+        "legal"),
+    Bad("a final job goes on", lambda past: past.insert("again", 5, "requeued", "operator", "o"), "legal ended"),
+    Bad("a move that is somebody else's", lambda past: past.change("lost", 5, who="client"), "legal"),
+    Bad("two owners at once", steal, "one_owner legal"),
+    Bad("a lease was taken before it was over", lambda past: past.change("lost", 4, at=3_400_000), "one_owner"),
+    Bad("a renewed lease was taken before it was over",
+        lambda past: past.change("lost", 4, data={"owner": "w1", "lease_until": 3_700_000}), "one_owner"),
+    Bad("a job was taken from who had it not",
+        lambda past: past.change("lost", 4, data={"owner": "w3", "lease_until": 1_500_000 + LEASE}), "one_owner"),
+    Bad("the owner that had lost it completes it", lambda past: past.change("lost", 9, actor="w1"), "stale"),
+    Bad("the attempt that had lost it completes it",
+        lambda past: past.change("lost", 9, data={"result": {"attempt": 1}}), "stale"),
+    Bad("the attempt that had lost it says how far it is",
+        lambda past: past.change("lost", 8, data={"fraction": 0.5, "message": "attempt 1"}), "stale"),
+    Bad("the attempt that had lost it fails it", lambda past: past.change("flaky", 4, data=failed(2)), "stale"),
+    Bad("an owner speaks of a job that nobody holds",
+        lambda past: past.insert("lost", 6, "progress", "owner", "w1", fraction=0.5), "stale"),
+    Bad("an attempt behind the last failure", run_on, "budget"),
+    Bad("exhausted before the last failure", lambda past: past.change("poison", 8, event="released", data={}),
+        "budget"),
+    Bad("a cancelled job is tried again",
+        lambda past: past.insert("flaky", 4, "cancel_requested", "client", "client-0"), "cancelling"),
+    Bad("an attempt with two effects", lambda past: past.records.extend(worked("again", 1, 601, None)), "one_effect"),
+    Bad("an effect before the start", lambda past: past.records.extend(worked("again", 2, 620, None)), "one_effect"),
+    Bad("an effect with the key of another job",
+        lambda past: past.record("begins", job="again").update(key="lost:effect"), "one_effect"),
+    Bad("success without an end of the handler",
+        lambda past: past.records.remove(past.record("ends", job="again")), "done"),
+    Bad("success of a handler that raised",
+        lambda past: past.record("ends", job="again").update(how="RuntimeError"), "done"),
+    Bad("two handlers at once, and none had lost the job",
+        lambda past: past.record("ends", job="flaky", attempt=1).update(at=125), "alone"),
+    Bad("an acknowledged cancellation is not on the log",
+        lambda past: past.drop("stopped", 4), "acknowledged seen"),
+    Bad("an acknowledged signal is another one's", lambda past: past.change("asks", 5, request_id="c-99"),
+        "acknowledged"),
+    Bad("a hard cancellation only asks", lambda past: past.record("asks", op="c-8").update(mode="hard"),
+        "acknowledged"),
+    Bad("a cancellation that changed nothing, and is nowhere",
+        lambda past: past.records.extend(asked(95, "c-10", "cancel", {"seen": [], "changed": False}, job="flaky",
+                                               mode="soft")), "acknowledged"),
+    Bad("what was shown was taken back",
+        lambda past: past.record("told", op="c-9").update(seen=[["lost", 10, "queued"]]), "seen"),
+    Bad("what was shown never was", lambda past: past.record("told", op="c-9").update(seen=[["lost", 3, "waiting"]]),
+        "seen"),
+    Bad("a job that never ends", lambda past: past.drop("stopped", 5), "ended"),
+    Bad("a row that is not what its log comes to",
+        lambda past: past.rows.update(flaky=Row("succeeded", 7, 2, 0)), "row"),
+    Bad("a row without a log", lambda past: past.rows.update(other=Row("queued", 1, 0, 0)), "row"),
+    Bad("verify found something", lambda past: past.findings.append("verify: chain"), "verified"),
+)  # fmt: skip
+
+
+def test_the_good_history_breaks_no_rule() -> None:
+    assert violations(good().story()) == []
+
+
+def test_the_handler_that_came_back_late_is_counted() -> None:
+    assert late(good().story()) == 1
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_a_bad_history_breaks_the_rule_that_it_is_for(bad: Bad) -> None:
+    past = good()
+    bad.bend(past)
+    found = violations(past.story())
+    assert {each.rule for each in found} == set(bad.rules.split()), found
+
+
+def test_every_rule_has_a_history_that_breaks_it_and_says_what_it_asks_for() -> None:
+    assert {rule.__name__ for rule in RULES} <= {rule for bad in BAD for rule in bad.rules.split()}
+    assert all(rule.__doc__ for rule in RULES)
+
+
+@pytest.mark.parametrize("words", [("unknown",), ("unknown", "asks", "failed"), ()], ids=" ".join)
+def test_where_the_answer_was_lost_the_job_may_be_there_or_not(words: tuple[str, ...]) -> None:
+    past = good()
+    last_word(past, "c-1", *words)
+    assert violations(past.story()) == []
+    forget(past, "flaky")
+    assert violations(past.story()) == []
+
+
+def test_the_checkers_table_written_by_hand_is_the_one_of_the_lifecycle() -> None:
+    theirs = {
+        (source or "", rule.event.wire): (rule.target.value, frozenset(rule.who))
+        for rule in TABLE
+        for source in rule.sources
+    }
+    assert {edge: (target, frozenset(who)) for edge, (target, who) in MOVES.items()} == theirs
+    assert {rule.event.wire for rule in TABLE} == TRANSITIONS
+    assert ENDED == THEIRS
