@@ -19,6 +19,7 @@ CLIENTS: Final = 2
 _WORKER: Final = ("-m", "leftfold", "worker", "-A", "chaos.app:app", "--concurrency", "8", "--poll", "0.3",
                   "--grace", "3", "--cancel-grace", "1")  # fmt: skip
 _PAUSE: Final = 0.5  # a worker that comes to a server that is down leaves again at once
+_YOUNG: Final = 5.0  # too young to have heard of signals
 TIME_TO_LEAVE: Final = 45.0
 
 
@@ -50,7 +51,7 @@ class Fleet:
         self.clients = [Slot(f"client-{number}") for number in range(CLIENTS)]
         self.crashes: list[str] = []  # of clients that ended by themselves: they never should
         self._env = {
-            **os.environ, FOLDER: str(folder), "LEFTFOLD_DATABASE_URL": ground.url, "LEFTFOLD_SCHEMA": SCHEMA,
+            **os.environ, FOLDER: str(folder), "LEFTFOLD_DATABASE_URL": ground.of_workers, "LEFTFOLD_SCHEMA": SCHEMA,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
         }  # fmt: skip
 
@@ -64,7 +65,7 @@ class Fleet:
             if self._is_vacant(slot):
                 before = [str(file) for file in self._folder.glob(f"{slot.name}-{slot.born}.jsonl")]
                 name = f"{slot.name}-{slot.born + 1}"
-                given = [self._ground.url, SCHEMA, str(self._folder), name, str(self._seed)]
+                given = [self._ground.of_clients, SCHEMA, str(self._folder), name, str(self._seed)]
                 self._start(slot, ["-m", "chaos.client", *given, *before])
 
     def _is_vacant(self, slot: Slot) -> bool:
@@ -105,7 +106,8 @@ class Fleet:
             if slot.process is not None:
                 slot.killed = True  # it ends because we say so
                 slot.process.terminate()
-        deadline = time.monotonic() + TIME_TO_LEAVE
+        asked = time.monotonic()
+        deadline = asked + TIME_TO_LEAVE
         wrong = []
         for slot in slots:
             try:
@@ -113,7 +115,8 @@ class Fleet:
             except subprocess.TimeoutExpired:
                 wrong.append(f"{slot.name}-{slot.born} does not leave")
             else:
-                wrong += [f"{slot.name}-{slot.born} left with code {code}"] if code else []
+                young = code == -signal.SIGTERM and asked - slot.begun < _YOUNG
+                wrong += [f"{slot.name}-{slot.born} left with code {code}"] if code and not young else []
         return wrong
 
     def close(self) -> None:

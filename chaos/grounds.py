@@ -28,11 +28,14 @@ os._exit(0)
 
 
 class Ground:
-    """A store: `url` is for the processes of the campaign, `direct` for whoever looks at what they did."""
+    """A store. Workers and clients have a proxy each where there is a server; who looks at it goes there directly."""
 
-    def __init__(self, name: str, url: str, direct: str, server: OwnServer | None = None, proxy: Proxy | None = None):
-        self.name, self.url, self.direct = name, url, direct
-        self._server, self._proxy = server, proxy
+    def __init__(
+        self, name: str, direct: str, server: OwnServer | None = None, proxies: tuple[Proxy, ...] = ()
+    ) -> None:
+        self.name, self.direct = name, direct
+        self._server, self.proxies = server, proxies
+        self.of_workers, self.of_clients = [proxy.url for proxy in proxies] or [direct, direct]
         self._lockers: list[subprocess.Popen[bytes]] = []
         self.is_up = True
 
@@ -42,13 +45,6 @@ class Ground:
         if self._server is None:
             raise LookupError("a file has no server")
         return self._server
-
-    @property
-    def proxy(self) -> Proxy:
-        """Give the proxy, where there is one."""
-        if self._proxy is None:
-            raise LookupError("a file has no proxy")
-        return self._proxy
 
     def crash(self) -> None:
         """Kill the server, all of it."""
@@ -78,10 +74,10 @@ class Ground:
         """Undo everything that was done to it."""
         for locker in self._lockers:
             locker.wait()
-        if self._proxy is not None:
-            self._proxy.listen()
-            self._proxy.resume()
-            self._proxy.refuses = False
+        for proxy in self.proxies:
+            proxy.listen()
+            proxy.resume()
+            proxy.refuses = False
         if not self.is_up:
             self.start()
 
@@ -92,9 +88,9 @@ def ground_of(store: str, folder: Path) -> Iterator[Ground]:
     if store == "sqlite":
         url = f"sqlite:///{folder / 'jobs.db'}"
         leftfold.open(url).close()
-        yield Ground(store, url, url)
+        yield Ground(store, url)
         return
     # As it comes: what was acknowledged has to outlive a kill of everything.
-    with running(durable=True) as server, proxy_to(server.url()) as proxy:
+    with running(durable=True) as server, proxy_to(server.url()) as first, proxy_to(server.url()) as second:
         leftfold.migrate(server.url(), schema=SCHEMA)
-        yield Ground(store, proxy.url, server.url(), server, proxy)
+        yield Ground(store, server.url(), server, (first, second))

@@ -5,10 +5,11 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
-from tests.proxy import Cut
+from tests.proxy import Cut, Proxy
 
 from chaos.app import LEASE
 from chaos.fleet import Fleet, Slot, send
@@ -16,6 +17,7 @@ from chaos.grounds import Ground
 from chaos.records import Recorder
 
 BETWEEN: Final = 1.2  # seconds from one act to the next, on average
+FIRST: Final = 4.0  # seconds until everybody is at work
 
 
 class Act(NamedTuple):
@@ -37,7 +39,7 @@ class Nemesis:
         self._first = self._dice.sample(self._acts, len(self._acts))  # each of them once, whatever the dice say
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
-        self._next = time.monotonic() + 2 * BETWEEN
+        self._next = time.monotonic() + FIRST
         self.counts: dict[str, int] = {act.counts_as: 0 for act in ACTS} | {"zombies": 0}
 
     def tick(self) -> None:
@@ -48,9 +50,16 @@ class Nemesis:
             return
         act = self._first.pop() if self._first else self._dice.choices(self._acts, [a.weight for a in self._acts])[0]
         done = act.do(self)
+        if not done and self._first:
+            self._first.insert(0, act)  # there was nobody to do it to
         self.counts[act.counts_as] += done
         self._recorder.note("acts", act=act.do.__name__, counts_as=act.counts_as, done=done)
-        self._next = time.monotonic() + self._dice.expovariate(1 / BETWEEN)
+        self._next = time.monotonic() + self._dice.uniform(0.1, 1.9) * BETWEEN
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Tell whether each act was done, and somebody was stopped past his lease, and woke."""
+        return not self._first and self.counts["zombies"] > 0
 
     def rest(self) -> None:
         """Do no more, and let everything follow that was to."""
@@ -60,26 +69,30 @@ class Nemesis:
     def _in(self, seconds: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), act))
 
+    def _some(self, slots: list[Slot]) -> Slot:
+        """Choose the older one of two: most of those who were just started hold nothing yet."""
+        return min(self._dice.sample(slots, 2), key=lambda slot: slot.begun)
+
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def kill_worker(self) -> int:
         """Switch a worker off, with everything that it started."""
-        return self._fleet.kill(self._dice.choice(self._fleet.workers))
+        return self._fleet.kill(self._some(self._fleet.workers))
 
     def kill_process(self) -> int:
         """Kill one process of a worker: the parent, a child, or one that runs isolated attempts."""
-        tree = self._dice.choice(self._fleet.workers).tree
+        tree = self._some(self._fleet.workers).tree
         if tree:
             send([self._dice.choice(tree)], signal.SIGKILL)
         return min(1, len(tree))
 
     def kill_client(self) -> int:
         """Kill a client, in the middle of whatever it asks for."""
-        return self._fleet.kill(self._dice.choice(self._fleet.clients))
+        return self._fleet.kill(self._some(self._fleet.clients))
 
     def stop_worker(self) -> int:
         """Stop a worker for longer than its leases, and let it go on: by then its jobs are somebody else's."""
-        slot = self._dice.choice(self._fleet.workers)
+        slot = self._some(self._fleet.workers)
         tree = slot.tree
         if slot.stopped or not tree:
             return 0
@@ -115,27 +128,35 @@ class Nemesis:
             send([self._dice.choice(pids)], signal.SIGKILL)
         return min(1, len(pids))
 
+    def _ways(self) -> list[Proxy]:
+        """Choose the way to the server of the workers, of the clients, or both."""
+        return self._dice.sample(self._ground.proxies, self._dice.randint(1, 2))
+
     def cut_all(self) -> int:
         """Cut all connections at once."""
-        return self._ground.proxy.sever()
+        return sum(proxy.sever() for proxy in self._ways())
 
     def cut_reply(self) -> int:
-        """Cut a connection when the server has done what it was asked, and before it can say so."""
-        self._ground.proxy.cut(self._dice.randint(1, 20), self._dice.choice(list(Cut)), times=3)
-        self._in(BETWEEN, self._ground.proxy.listen)
+        """Cut connections one by one: mostly when the server has done what it was asked, and before it can say so."""
+        cut = self._dice.choices(list(Cut), [1, 3])[0]
+        for proxy in self._ways():
+            proxy.cut(self._dice.randint(1, 8), cut, times=10)
+            self._in(2 * BETWEEN, proxy.listen)  # whoever listens counts anew, and forgets
         return 1
 
     def refuse(self) -> int:
         """Cut all connections, and take no new ones for a while."""
-        proxy = self._ground.proxy
-        proxy.refuses = True
-        self._in(self._dice.uniform(0.5, 3), lambda: setattr(proxy, "refuses", False))
-        return proxy.sever()
+        ways = self._ways()
+        for proxy in ways:
+            proxy.refuses = True
+            self._in(self._dice.uniform(0.5, 3), partial(setattr, proxy, "refuses", False))
+        return sum(proxy.sever() for proxy in ways)
 
     def hold(self) -> int:
         """Let nothing through for a while, some of it longer than a lease."""
-        self._ground.proxy.hold()
-        self._in(self._dice.uniform(0.5, 2) * LEASE, self._ground.proxy.resume)
+        for proxy in self._ways():
+            proxy.hold()
+            self._in(self._dice.uniform(0.5, 2.5) * LEASE, proxy.resume)
         return 1
 
     # --- a file -------------------------------------------------------------------------------------------------------
@@ -156,6 +177,6 @@ ACTS: Final = (
     Act(3, "postgres", "connections cut", Nemesis.cut_all),
     Act(4, "postgres", "replies cut", Nemesis.cut_reply),
     Act(1, "postgres", "connections cut", Nemesis.refuse),
-    Act(2, "postgres", "black holes", Nemesis.hold),
+    Act(3, "postgres", "black holes", Nemesis.hold),
     Act(4, "sqlite", "locks held", Nemesis.lock_file),
 )
