@@ -23,6 +23,7 @@ WINDOW: Final = 30  # jobs of ours that have not ended: workers are slow, and al
 KEYS: Final = 5
 THINK: Final = 0.03  # seconds
 AGAIN: Final = 0.1
+FORGETS: Final = 0.05  # how often a client asks for what it was told already, as one that lost the answer would
 
 
 class Client:
@@ -72,7 +73,8 @@ class Client:
             else:
                 self._recorder.note("told", op=op, verb=verb, **told)
                 self._learn(said, told)
-                return
+                if not said.get("request", "job" in said) or self._dice.random() > FORGETS:
+                    return
             time.sleep(AGAIN)
 
     def _learn(self, said: Record, told: Record) -> None:
