@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench chaos docs render format requirements wheel clean
+.PHONY: help demo test check model bench chaos soak docs render format requirements wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -32,8 +32,13 @@ model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 bench: $(VENV)/.dev ## our stores against bare SQL on the same tables, as ratios; ten minutes
 	$(BIN)/python -m bench.store
 
-chaos: $(VENV)/.dev ## all of what `make test` does a part of: kills, kit, bugs, schedules, a million rows; hours
+MINUTES ?= 10
+
+chaos: $(VENV)/.dev ## kill, stop and cut workers, clients and stores for MINUTES=10, and check that nothing was lost
+	$(BIN)/python -m chaos --minutes $(MINUTES)
 	LEFTFOLD_KILLS=200 $(BIN)/python -m pytest -q tests/crash/test_kills.py
+
+soak: $(VENV)/.dev ## all of what `make test` does a part of: kit, model, bugs, schedules, a million rows; hours
 	LEFTFOLD_KIT=all $(BIN)/python -m pytest -q --numprocesses auto tests/conformance
 	LEFTFOLD_MODEL=all LEFTFOLD_PLANTED=all $(BIN)/python -m pytest -q --numprocesses auto tests/model
 	LEFTFOLD_PLANTED=all $(BIN)/python -m pytest -q --numprocesses auto tests/store/test_planted.py

@@ -23,7 +23,7 @@ def test_the_smallest_scope_holds() -> None:
     assert found.waiting == 0
 
 
-#: The scopes that the command takes by itself cost three times as much: `make model` and `make chaos` search those.
+#: The scopes that the command takes by itself cost three times as much: `make model` and `make soak` search those.
 SCOPES = DEFAULT_SCOPES if os.environ.get("LEFTFOLD_MODEL") == "all" else (Scope(1, 2, 3), Scope(2, 1, 2))
 
 
