@@ -37,6 +37,7 @@ class _Settings(TypedDict):
 
 _USUAL: Final[_Settings] = {"lease": LEASE, "max_failures": 8, "retry_delay": 0.05, "retry_delay_max": 0.5}
 _FEW: Final[_Settings] = {**_USUAL, "max_failures": 3}
+_ONE: Final[_Settings] = {**_USUAL, "max_failures": 1}
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some die of it by the dozen
 app: Final = App()
@@ -163,6 +164,13 @@ def poison(ctx: SyncContext, op: str, how: str) -> dict[str, int]:
         _die(ctx, how)
 
 
+@app.job(**_ONE)
+def frail(ctx: SyncContext, op: str, how: str) -> dict[str, int]:
+    """Bring the worker down, and have no second try: a keeper has to end it."""
+    with at_work(ctx):
+        _die(ctx, how)
+
+
 @app.job(isolation="process", **_USUAL)
 def hog(ctx: SyncContext, op: str, how: str) -> dict[str, int]:
     """Take all memory that there is, under a limit: fail of it, or be killed as by the kernel. Later be modest."""
@@ -202,7 +210,7 @@ async def patient(ctx: Context, op: str) -> dict[str, int]:
 #: How often each kind is asked for, out of all; and in which ways it may die.
 KINDS: Final[dict[Handler[..., Any], int]] = {
     plain: 40, slow: 14, thread: 8, flaky: 14, asks: 10, grabs: 1, grabs_alone: 1, dies: 2, dies_alone: 2, poison: 1,
-    hog: 2, patient: 5,
+    frail: 1, hog: 2, patient: 5,
 }  # fmt: skip
-WAYS: Final = {"dies": ("exit", "crash", "kill"), "dies_alone": ("exit", "crash", "kill"),
-               "poison": ("exit", "crash", "kill"), "hog": ("fail", "kill")}  # fmt: skip
+_DEATHS: Final = ("exit", "crash", "kill")
+WAYS: Final = {"dies": _DEATHS, "dies_alone": _DEATHS, "poison": _DEATHS, "frail": _DEATHS, "hog": ("fail", "kill")}

@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "leftfold"
 FILES = sorted(SOURCE.rglob("*.py"))
 EVERYTHING = [
     file
-    for pattern in ("*", "bench/*", "chaos/*", "docs/**/*", "scripts/*", "src/**/*", "tests/**/*", "requirements/*", ".ci/*")
+    for pattern in ("*", "chaos/*", "docs/**/*", "scripts/*", "src/**/*", "tests/**/*", "requirements/*", ".ci/*")
     for file in sorted(ROOT.glob(pattern))
     if file.is_file() and "__pycache__" not in file.parts
 ]
