@@ -67,12 +67,19 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print figures and violations as JSON")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep all records, also where nothing was found")
     asked = parser.parse_args(given)
+    if asked.keep is not None and asked.keep.exists() and any(asked.keep.iterdir()):
+        parser.error(f"there is something in {asked.keep}: records of two campaigns are none of either")
     interrupt_on_term()
     stores = STORES if asked.store == "both" else (asked.store,)
     seed = random.SystemRandom().randrange(10**6) if asked.seed is None else asked.seed
     folder = Path(tempfile.mkdtemp(prefix="leftfold-chaos-")) if asked.keep is None else asked.keep.absolute()
     progress = showing(live=sys.stderr.isatty())
-    outcomes = [run(store, 60 * asked.minutes / len(stores), seed, folder / store, progress) for store in stores]
+    seconds = 60 * asked.minutes / len(stores)
+    try:
+        outcomes = [run(store, seconds, seed, folder / store, progress) for store in stores]
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\nstopped, and nothing was checked; the records lie in {folder}\n")
+        return 130
     if sys.stderr.isatty():
         sys.stderr.write("\n")
     if asked.json:

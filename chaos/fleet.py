@@ -1,5 +1,6 @@
 """The processes of a campaign: workers as people run them, and clients. Who is gone is started again."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -21,6 +22,8 @@ _WORKER: Final = ("-m", "leftfold", "worker", "-A", "chaos.app:app", "--concurre
 _PAUSE: Final = 0.5  # a worker that comes to a server that is down leaves again at once
 _YOUNG: Final = 5.0  # too young to have heard of signals
 TIME_TO_LEAVE: Final = 45.0
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)  # loaded here: behind a fork it could wait
 
 
 class Slot:
@@ -82,8 +85,9 @@ class Fleet:
         slot.stopped = slot.killed = False
         with (self._folder / f"{slot.name}-{slot.born}.log").open("wb") as log:
             slot.process = subprocess.Popen(
-                [sys.executable, *arguments], cwd=ROOT, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+                [sys.executable, *arguments], cwd=ROOT, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=_end_with_us,  # noqa: PLW1509 - one system call, no lock
+            )  # fmt: skip
 
     def kill(self, slot: Slot) -> int:
         """Kill a process and all below it, as a machine that is switched off would; say how many they were."""
@@ -124,6 +128,11 @@ class Fleet:
         for slot in (*self.workers, *self.clients):
             self.kill(slot)
         send(list(_of(self._folder)), signal.SIGKILL)
+
+
+def _end_with_us() -> None:
+    """Let the kernel end a process when we do, however we end: who goes on for ever would."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def send(pids: list[int], number: int) -> None:

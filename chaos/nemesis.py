@@ -175,7 +175,7 @@ ACTS: Final = (
     Act(2, "postgres", "database crashes", Nemesis.crash_server),
     Act(1, "postgres", "database crashes", Nemesis.kill_backend),
     Act(3, "postgres", "connections cut", Nemesis.cut_all),
-    Act(6, "postgres", "replies cut", Nemesis.cut_reply),
+    Act(6, "postgres", "rounds of cut replies", Nemesis.cut_reply),
     Act(1, "postgres", "connections cut", Nemesis.refuse),
     Act(3, "postgres", "black holes", Nemesis.hold),
     Act(4, "sqlite", "locks held", Nemesis.lock_file),

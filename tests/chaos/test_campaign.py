@@ -20,7 +20,7 @@ BOTH: Final = {"operations": 100, "attempts": 50, "worker processes killed": 3, 
                "interpreters brought down": 1}  # fmt: skip
 LEAST: Final = {
     "sqlite": BOTH | {"locks held": 1},
-    "postgres": BOTH | {"database crashes": 2, "connections cut": 2, "replies cut": 1, "black holes": 1},
+    "postgres": BOTH | {"database crashes": 2, "connections cut": 2, "rounds of cut replies": 1, "black holes": 1},
 }
 
 
@@ -64,3 +64,11 @@ def test_the_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert left.value.code == 0
     said = capsys.readouterr().out
     assert all(option in said for option in ("--minutes", "--store", "--seed", "--json", "--keep"))
+
+
+def test_records_of_two_campaigns_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").touch()
+    with pytest.raises(SystemExit) as left:
+        main(["--keep", str(tmp_path)])
+    assert left.value.code == 2
+    assert "there is something in" in capsys.readouterr().err
