@@ -72,11 +72,12 @@ class Fleet:
                 self._start(slot, ["-m", "chaos.client", *given, *before])
 
     def _is_vacant(self, slot: Slot) -> bool:
-        if slot.process is not None and slot.process.poll() is None:
-            return False
-        if slot.process is not None and slot in self.clients and not slot.killed:
-            self.crashes.append(f"{slot.name}-{slot.born} ended by itself, with code {slot.process.returncode}")
-        slot.killed = False if slot.process is None else slot.killed
+        if slot.process is not None:
+            if slot.process.poll() is None:
+                return False
+            if slot in self.clients and not slot.killed:
+                self.crashes.append(f"{slot.name}-{slot.born} ended by itself, with code {slot.process.returncode}")
+            slot.process = None
         return time.monotonic() - slot.begun > _PAUSE
 
     def _start(self, slot: Slot, arguments: list[str]) -> None:
@@ -92,9 +93,9 @@ class Fleet:
     def kill(self, slot: Slot) -> int:
         """Kill a process and all below it, as a machine that is switched off would; say how many they were."""
         tree = slot.tree
-        slot.killed = True
-        send(tree, signal.SIGKILL)
         if slot.process is not None and tree:
+            slot.killed = True
+            send(tree, signal.SIGKILL)
             slot.process.wait()
         return len(tree)
 
@@ -107,6 +108,7 @@ class Fleet:
     def leave(self, slots: list[Slot]) -> list[str]:
         """Ask these to leave, and say who did not, or not well."""
         for slot in slots:
+            self._is_vacant(slot)  # who was killed a moment ago is gone, and not asked
             if slot.process is not None:
                 slot.killed = True  # it ends because we say so
                 slot.process.terminate()

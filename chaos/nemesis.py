@@ -48,9 +48,10 @@ class Nemesis:
             heapq.heappop(self._later)[2]()
         if time.monotonic() < self._next:
             return
-        act = self._first.pop() if self._first else self._dice.choices(self._acts, [a.weight for a in self._acts])[0]
+        is_first = bool(self._first)
+        act = self._first.pop() if is_first else self._dice.choices(self._acts, [a.weight for a in self._acts])[0]
         done = act.do(self)
-        if not done and self._first:
+        if is_first and not done:
             self._first.insert(0, act)  # there was nobody to do it to
         self.counts[act.counts_as] += done
         self._recorder.note("acts", act=act.do.__name__, counts_as=act.counts_as, done=done)
