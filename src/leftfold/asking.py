@@ -222,7 +222,11 @@ def asks_of(jobs: Iterable[Summary | str], command: Shared) -> list[Ask]:
 
 
 def filter_of(
-    states: Iterable[State | str] | State | str | None, *, resolved: bool | None = None, **others: str | None
+    states: Iterable[State | str] | State | str | None,
+    *,
+    resolved: bool | None = None,
+    ids: Iterable[str] | None = None,
+    **others: str | None,
 ) -> Filter:
     """Say which jobs to list."""
     if isinstance(states, str):
@@ -230,7 +234,9 @@ def filter_of(
     given = None if states is None else [_enum("state", State, state) for state in states]
     for what, value in others.items():
         limits.text(what, value)
-    return Filter(states=given, resolved=resolved, **others)
+    named = None if ids is None else [id_of(each) for each in ids]
+    limits.most("ids", named or (), PAGE_MAX)
+    return Filter(states=given, resolved=resolved, ids=named, **others)
 
 
 def letters_of(incident: str | None, **asked: str | None) -> LetterFilter:

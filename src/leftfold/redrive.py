@@ -1,25 +1,33 @@
 """Dead letters tried again by the thousand: a job of its own, whose log says who does it, why, and how far it is.
 
-Nothing of it lives in the process that does it. What it tries again are the letters that were there when it began; one
-that was tried again since then is none of them, whatever became of it. So whoever goes on with it looks anew.
+Nothing of it lives in the process that does it. What it tries again are the letters that were there when it was
+planned, each under one request id: whoever goes on with it looks anew, and a letter that it has tried again already is
+left as it is, whatever became of it.
 """
 
 import os
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
-from itertools import islice
 from typing import Final
 
 import msgspec
-from msgspec import Raw, field
+from msgspec import Raw
+from msgspec.structs import replace
 
-from leftfold.asking import PAGE_MAX
+from leftfold.asking import PAGE_MAX, incident_of
 from leftfold.core import events as e
 from leftfold.core import limits
 from leftfold.core.commands import Actor
-from leftfold.core.errors import IllegalTransitionError, JobEndedError, LeftfoldError, ValidationError
+from leftfold.core.errors import (
+    IllegalTransitionError,
+    JobEndedError,
+    LeftfoldError,
+    RevisionConflictError,
+    ValidationError,
+)
 from leftfold.core.frozen import Frozen
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, State, Who
@@ -34,12 +42,14 @@ KIND: Final = "leftfold.redrive"
 QUEUE: Final = "leftfold"
 CANARIES_MAX: Final = 100
 RATE_MAX: Final = 10_000.0
+REFUSALS_MAX: Final = 100  # that are told one by one
 
 _POLICY: Final = Policy(lease=15 * SECOND, max_failures=FAILURES_MAX, on_exhausted="fail")
-_BEAT: Final = 2.0  # seconds until the lease is renewed, and a wish to stop is heard
+_BEAT: Final = 2.0  # seconds until the lease is renewed, and a wish to stop is heard, while there is nothing to do
 _LOOK: Final = 0.5  # seconds between two looks at the canaries
 _BATCH: Final = 100
 _BATCHES_PER_SECOND: Final = 4  # where there is a rate
+_CANARIES: Final = "canaries"  # the note that says which were chosen, before one of them is touched
 
 
 class Wish(Frozen):
@@ -62,16 +72,18 @@ class Wish(Frozen):
         for what in ("kind", "queue", "tenant"):
             if (value := getattr(self, what)) is not None:
                 limits.name(what, value, empty=what == "tenant")
+        if self.incident is not None:
+            incident_of(self.incident)
         limits.between("canaries", self.canaries, 0, CANARIES_MAX)
         if self.rate is not None and not 0 < self.rate <= RATE_MAX:
             raise ValidationError(f"rate is {self.rate:g} jobs per second: it lies above 0, and not above {RATE_MAX:g}")
 
 
 class Plan(Frozen):
-    """What was there when it began, and which of them go first."""
+    """What was there when it was planned: how many letters, and the moment behind which others died."""
 
     letters: int
-    canaries: list[str] = field(default_factory=list)
+    before: int
 
 
 class Phase(StrEnum):
@@ -84,8 +96,19 @@ class Phase(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Refusal(Frozen):
+    """A letter that cannot be tried again, and why."""
+
+    job_id: str
+    code: str
+    message: str
+
+
 class Step(Frozen):
-    """How far it is: of so many letters so many are tried again, and so many refused to be."""
+    """How far it is: of so many letters so many are tried again, and so many cannot be.
+
+    What a process did that was killed is known up to its last note on the log, which it writes every hundredth part.
+    """
 
     job_id: str
     phase: Phase
@@ -94,55 +117,76 @@ class Step(Frozen):
     refused: int = 0
     canaries: int = 0
     succeeded: int = 0  # of the canaries
+    refusals: tuple[Refusal, ...] = ()  # the first of them
     problem: str | None = None
 
 
-def look(engine: Engine, wish: Wish) -> list[Incident]:
+def look(engine: Engine, wish: Wish) -> Iterator[Incident]:
     """Give the incidents whose open letters would be tried again. Nothing is done."""
-    wish.check()
-    incidents: list[Incident] = []
+    return _incidents(engine, _named(engine, wish))
+
+
+def _incidents(engine: Engine, wish: Wish) -> Iterator[Incident]:
+    after: Incident | None = None
     while page := engine.incidents(
-        incident=wish.incident, kind=wish.kind, queue=wish.queue, tenant=wish.tenant, limit=PAGE_MAX,
-        after=incidents[-1] if incidents else None,
-    ):  # fmt: skip
-        incidents += page
-    if wish.incident is not None and not incidents:
-        engine.incident(wish.incident)  # says it if there is no such incident at all
-    return incidents
+        incident=wish.incident, kind=wish.kind, queue=wish.queue, tenant=wish.tenant, limit=PAGE_MAX, after=after
+    ):
+        yield from page
+        after = page[-1]
 
 
 def begin(engine: Engine, wish: Wish) -> str:
     """Make the job that does it, and give its id; `go_on` does it."""
+    return engine.enqueue(KIND, _named(engine, wish), queue=QUEUE, policy=_POLICY).job_id
+
+
+def _named(engine: Engine, wish: Wish) -> Wish:
     wish.check()
-    if wish.incident is not None:
-        wish = msgspec.structs.replace(wish, incident=engine.incident(wish.incident).id)
-    return engine.enqueue(KIND, wish, queue=QUEUE, policy=_POLICY).job_id
+    return wish if wish.incident is None else replace(wish, incident=engine.incident(wish.incident).id)
 
 
-def go_on(engine: Engine, job_id: str, *, pause: Callable[[float], None] = time.sleep) -> Generator[Step]:
+def go_on(
+    engine: Engine, job_id: str, *, reason: str = "resumed", pause: Callable[[float], None] = time.sleep
+) -> Generator[Step]:
     """Do it, or go on with it where somebody stopped; the last step tells how it ended.
 
     Whoever stops to ask for steps gives it back, and may go on later; so may others if this process dies, once its
-    lease has run out.
+    lease has run out. Who goes on, and the `reason`, stand on its log.
     """
-    _check_free(engine, engine.get(job_id))
-    (claim,) = engine.claim(f"redrive {socket.gethostname()}:{os.getpid()}", job_id=job_id)
-    engine.start(claim)
-    redrive = _Redrive(engine, claim, pause)
+    job = engine.get(job_id)
+    wish = _wish_of(job)
+    _check_free(engine, job)
+    if job.attempt:
+        engine.remark_many([job.id], reason)
+    claim: Claim | None = None
+    redrive: _Redrive | None = None
     try:
+        (claim,) = engine.claim(f"redrive {socket.gethostname()}:{os.getpid()}", job_id=job.id)
+        engine.start(claim)
+        redrive = _Redrive(engine, claim, wish, pause)
         yield from redrive.steps()
-    except (GeneratorExit, KeyboardInterrupt):
-        engine.release(claim, reason="interrupted")
+    except (GeneratorExit, KeyboardInterrupt, SystemExit):
+        with suppress(LeftfoldError):  # else its lease runs out
+            if redrive is not None:
+                redrive.tell()
+            if claim is not None:
+                engine.release(claim, reason="interrupted")
         raise
-    except _Cancelled:
-        engine.cancel_claim(claim, reason="asked to stop")
-        yield redrive.step(Phase.CANCELLED)
+
+
+def _wish_of(job: Job) -> Wish:
+    if job.spec.kind != KIND:
+        raise IllegalTransitionError(f"job {job.id} is of kind {job.spec.kind}: it is no redrive")
+    try:
+        wish = msgspec.json.decode(job.spec.payload, type=Wish)
+    except msgspec.ValidationError as problem:
+        raise ValidationError(f"job {job.id} is no redrive that anybody could do: {problem}") from problem
+    wish.check()
+    return wish
 
 
 def _check_free(engine: Engine, job: Job) -> None:
-    """Refuse what is no redrive, or what somebody does already. Who let his lease run out is not waited for."""
-    if job.spec.kind != KIND:
-        raise IllegalTransitionError(f"job {job.id} is of kind {job.spec.kind}: it is no redrive")
+    """Refuse what has ended, or what somebody does already. Who let his lease run out is not waited for."""
     if job.state in ENDED:
         raise JobEndedError(f"redrive {job.id} is {job.state}: begin another one")
     if job.lease is not None:
@@ -160,121 +204,178 @@ class _Cancelled(Exception):  # noqa: N818 - not an error: somebody wished it
 class _Redrive:
     """One process's part of it."""
 
-    def __init__(self, engine: Engine, claim: Claim, pause: Callable[[float], None]) -> None:
+    def __init__(self, engine: Engine, claim: Claim, wish: Wish, pause: Callable[[float], None]) -> None:
         self._engine = engine
         self._claim = claim
+        self._wish = wish
         self._pause = pause
-        self._wish = msgspec.json.decode(claim.spec.payload, type=Wish)
-        self._began = engine.get(claim.job_id).created_at
+        self._log = engine.history(claim.job_id)
+        # What is asked under one request id is the same whoever goes on with it: it is the wish of who began.
+        self._by = Actor(who=Who.OPERATOR, name=self._log[0].actor)
         self._request = f"redrive {claim.job_id}"
-        self._beaten = time.monotonic()
-        self._told = 0
-        self._redriven = self._refused = self._succeeded = 0
-        self._plan = Plan(letters=0)
+        self._plan = Plan(letters=0, before=0)
+        self._redriven = self._succeeded = self._told = 0
+        self._refused: dict[str, Refusal] = {}
+        self._canaries: list[str] = []
+        self._next_at = 0.0
 
-    def step(self, phase: Phase, problem: str | None = None) -> Step:
-        """Say how far it is."""
+    def steps(self) -> Iterator[Step]:
+        """Do all of it."""
+        try:
+            self._plan = self._planned() or self._made_plan()
+            if self._wish.canaries:
+                yield from self._send_canaries()
+                if problem := self._problem_of_canaries():
+                    self._engine.fail(self._claim, Failure(code="canary_failed", message=problem), permanent=True)
+                    yield self._step(Phase.STOPPED, problem)
+                    return
+            yield from self._send_the_rest()
+        except _Cancelled:
+            self._engine.cancel_claim(self._claim, reason="asked to stop")
+            yield self._step(Phase.CANCELLED)
+            return
+        last = self._step(Phase.DONE)
+        result = {name: getattr(last, name) for name in ("letters", "redriven", "refused", "refusals")}
+        self._engine.complete(self._claim, result)
+        yield last
+
+    def _step(self, phase: Phase, problem: str | None = None) -> Step:
         return Step(
             job_id=self._claim.job_id,
             phase=phase,
             letters=self._plan.letters,
             redriven=self._redriven,
-            refused=self._refused,
-            canaries=len(self._plan.canaries),
+            refused=len(self._refused),
+            canaries=len(self._canaries),
             succeeded=self._succeeded,
+            refusals=tuple(self._refused.values())[:REFUSALS_MAX],
             problem=problem,
         )
 
-    def steps(self) -> Iterator[Step]:
-        """Do all of it."""
-        self._plan = self._planned() or self._made_plan()
-        if self._plan.canaries:
-            yield from self._send_canaries()
-            if problem := self._problem_of_canaries():
-                failure = Failure(code="canary_failed", message=problem)
-                self._engine.fail(self._claim, failure, permanent=True)
-                yield self.step(Phase.STOPPED, problem)
-                return
-        yield from self._send_the_rest()
-        result = {"letters": self._plan.letters, "redriven": self._redriven, "refused": self._refused}
-        self._engine.complete(self._claim, result)
-        yield self.step(Phase.DONE)
+    # --- what there is to do ------------------------------------------------------------------------------------------
 
     def _planned(self) -> Plan | None:
-        """Give the plan of who began: what is gone of it since then was tried again."""
-        events = [record.event for record in self._engine.history(self._claim.job_id)]
-        plans = [event.plan for event in events if isinstance(event, e.PlanGenerated)]
-        if not plans:
-            return None
-        plan = msgspec.json.decode(plans[0], type=Plan)
-        self._redriven = max(plan.letters - sum(1 for _ in self._letters()), 0)
-        return plan
+        """Give the plan of who began, and take over what is known of how far it came."""
+        for event in (record.event for record in self._log):
+            if isinstance(event, e.Progress) and event.message:
+                self._redriven = int(event.message.partition(" ")[0])
+        plans = (record.event.plan for record in self._log if isinstance(record.event, e.PlanGenerated))
+        plan = next(plans, None)
+        return None if plan is None else msgspec.json.decode(plan, type=Plan)
 
     def _made_plan(self) -> Plan:
-        """Fix which are the canaries before one of them is touched: nobody else could find them behind that."""
-        canaries = [letter.id for letter in islice(self._letters(), self._wish.canaries)]
-        plan = Plan(letters=sum(each.open for each in look(self._engine, self._wish)), canaries=canaries)
+        # Of letters that are dated later than now the clock was set back since: they are there all the same.
+        letters, before = 0, int(self._engine.clock() * SECOND)
+        for incident in _incidents(self._engine, self._wish):
+            letters, before = letters + incident.open, max(before, incident.last_at)
+        plan = Plan(letters=letters, before=before)
         self._engine.note(self._claim, e.PlanGenerated(plan=Raw(msgspec.json.encode(plan))))
         return plan
 
-    def _letters(self) -> Iterator[Summary]:
-        """Give the letters that are left of those that were there when it began."""
+    def _batches(self, most: int) -> Iterator[list[Summary]]:
+        """Give the letters that are left of those that were there, as they are now, the newest jobs first."""
         wish, after = self._wish, None
         while True:
             page = self._engine.list(
                 states=State.DEAD_LETTERED, incident=wish.incident, kind=wish.kind, queue=wish.queue,
-                tenant=wish.tenant, resolved=False, limit=PAGE_MAX, after=after,
+                tenant=wish.tenant, resolved=False, limit=most, after=after,
             )  # fmt: skip
-            for job in page.jobs:
-                if not job.frozen and job.ended_at is not None and job.ended_at < self._began:
-                    yield job
+            left = [job for job in page.jobs if self._is_left(job)]
+            if left:
+                yield left
+            else:
+                self._beat()
             after = page.next
             if after is None:
                 return
-            self._beat()
+
+    def _is_left(self, job: Summary) -> bool:
+        was_there = job.ended_at is not None and job.ended_at <= self._plan.before
+        return was_there and not job.frozen and job.id not in self._refused
+
+    # --- the canaries -------------------------------------------------------------------------------------------------
 
     def _send_canaries(self) -> Iterator[Step]:
-        outcomes = self._engine.requeue_many(self._plan.canaries, reason=self._wish.reason, request_id=self._request)
-        self._count(outcomes)
+        self._canaries = [job_id for job_id in self._chosen_before() if self._was_sent(job_id)]
+        for letters in self._batches(self._wish.canaries):
+            missing = self._wish.canaries - len(self._canaries)
+            if missing <= 0:
+                break
+            chosen = letters[:missing]
+            names = Raw(msgspec.json.encode([letter.id for letter in chosen]))
+            self._engine.note(self._claim, e.NodeStarted(node=_CANARIES, data=names))
+            self._canaries += self._send(chosen)
         while True:
-            states = [self._engine.get(job_id).state for job_id in self._plan.canaries]
-            self._succeeded = states.count(State.SUCCEEDED)
-            yield self.step(Phase.CANARIES)
-            if all(state in ENDED for state in states):
+            there = {job.id: job for job in self._engine.list(ids=self._canaries, limit=CANARIES_MAX).jobs}
+            self._succeeded = sum(job.state is State.SUCCEEDED for job in there.values())
+            yield self._step(Phase.CANARIES)
+            if all(job.state in ENDED or job.frozen for job in there.values()):
                 return
             self._wait(_LOOK)
 
+    def _chosen_before(self) -> list[str]:
+        notes = [record.event for record in self._log if isinstance(record.event, e.NodeStarted)]
+        return [job_id for note in notes if note.node == _CANARIES for job_id in msgspec.json.decode(note.data)]
+
+    def _was_sent(self, job_id: str) -> bool:
+        try:
+            return self._request in self._engine.get(job_id).requests
+        except LeftfoldError:  # nobody can read its log any more: it does not succeed either
+            return True
+
     def _problem_of_canaries(self) -> str | None:
-        wrong = [job for job in map(self._engine.get, self._plan.canaries) if job.state is not State.SUCCEEDED]
+        if not self._canaries and self._refused:
+            first = next(iter(self._refused.values()))
+            return f"no canary can be tried again: job {first.job_id}: {first.message}"
+        there = self._engine.list(ids=self._canaries, limit=CANARIES_MAX).jobs if self._canaries else ()
+        wrong = [job for job in there if job.state is not State.SUCCEEDED]
         if not wrong:
             return None
-        of = f"{len(wrong)} of {len(self._plan.canaries)} canaries did not succeed"
-        return f"{of}, the first of them is {wrong[0].id}, which is {wrong[0].state}; the other letters were left alone"
+        count = f"{len(wrong)} of {len(self._canaries)} canaries did not succeed"
+        state = "frozen" if wrong[0].frozen else wrong[0].state
+        return f"{count}, the first of them is {wrong[0].id}, which is {state}; the other letters were left alone"
+
+    # --- all others ---------------------------------------------------------------------------------------------------
 
     def _send_the_rest(self) -> Iterator[Step]:
+        """Go through the letters until none is left but those that cannot be tried again."""
         rate = self._wish.rate
         most = _BATCH if rate is None else max(1, min(_BATCH, int(rate / _BATCHES_PER_SECOND)))
-        letters, sent, began = self._letters(), 0, time.monotonic()
-        while batch := list(islice(letters, most)):
-            self._count(self._engine.requeue_many(batch, reason=self._wish.reason, request_id=self._request))
-            sent += len(batch)
-            self._tell()
-            yield self.step(Phase.REST)
-            self._beat()
-            if rate is not None:
-                self._wait(began + sent / rate - time.monotonic())
+        changed = True
+        while changed:  # somebody noted something on a letter between our look and our word: then it is looked at anew
+            changed = False
+            for letters in self._batches(most):
+                if rate is not None:
+                    self._wait(self._next_at - time.monotonic())
+                    self._next_at = max(self._next_at, time.monotonic()) + len(letters) / rate
+                self._beat()
+                known = len(self._refused)
+                changed |= len(self._send(letters)) + len(self._refused) - known < len(letters)
+                if self._part() > self._told:
+                    self._told = self._part()
+                    self.tell()
+                yield self._step(Phase.REST)
 
-    def _count(self, outcomes: Sequence[Outcome]) -> None:
-        self._refused += sum(isinstance(outcome, LeftfoldError) for outcome in outcomes)
-        self._redriven += sum(isinstance(outcome, Receipt) and outcome.changed for outcome in outcomes)
+    def _send(self, letters: Sequence[Summary]) -> list[str]:
+        """Try letters again, and give those that are."""
+        outcomes = self._engine.requeue_many(letters, reason=self._wish.reason, request_id=self._request, by=self._by)
+        return [letter.id for letter, outcome in zip(letters, outcomes, strict=True) if self._is_sent(letter, outcome)]
 
-    def _tell(self) -> None:
-        """Write on the log how far it is, a hundred times at most."""
-        percent = min(100 * (self._redriven + self._refused) // max(self._plan.letters, 1), 100)
-        if percent > self._told:
-            self._told = percent
-            message = f"{self._redriven} of {self._plan.letters}"
-            self._engine.note(self._claim, e.Progress(fraction=percent / 100, message=message))
+    def _is_sent(self, letter: Summary, outcome: Outcome) -> bool:
+        if isinstance(outcome, Receipt):
+            self._redriven += outcome.changed
+            return True
+        if not isinstance(outcome, RevisionConflictError):
+            self._refused[letter.id] = Refusal(job_id=letter.id, code=outcome.code, message=str(outcome))
+        return False
+
+    def tell(self) -> None:
+        """Write on the log how far it is."""
+        message = f"{self._redriven} of {self._plan.letters}"
+        self._engine.note(self._claim, e.Progress(fraction=self._part() / 100, message=message))
+
+    def _part(self) -> int:
+        return min(100 * (self._redriven + len(self._refused)) // max(self._plan.letters, 1), 100)
 
     def _wait(self, seconds: float) -> None:
         while seconds > 0:
@@ -283,8 +384,6 @@ class _Redrive:
             self._beat()
 
     def _beat(self) -> None:
-        if time.monotonic() - self._beaten < _BEAT:
-            return
-        self._beaten = time.monotonic()
+        """See that it is ours, and that nobody wants it to stop."""
         if self._engine.heartbeat(self._claim).cancel_requested:
             raise _Cancelled

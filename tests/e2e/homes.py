@@ -36,7 +36,7 @@ class Home(NamedTuple):
         return watched(*arguments, env={**self.env, **env}, columns=columns)
 
     def open(self, **settings: Any) -> Engine:
-        return leftfold.open(self.url, schema=self.schema, actor="ann", **settings)
+        return leftfold.open(self.url, schema=self.schema, **{"actor": "ann", **settings})
 
     def migrated(self) -> "Home":
         leftfold.migrate(self.url, schema=self.schema)

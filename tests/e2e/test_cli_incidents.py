@@ -14,7 +14,7 @@ from tests.e2e.command import around, complaint, interruptible
 from tests.e2e.homes import Home
 from tests.e2e.test_cli_dlq import raised, set_aside, states
 
-from leftfold import redrive
+from leftfold import Policy, redrive
 from leftfold.store.replies import Incident
 
 REASON = ("--reason", "the host is back")
@@ -67,7 +67,7 @@ def test_one_is_shown_with_what_operators_said_and_its_letters(home: Home) -> No
     assert home.run("dlq", "note", "--incident", name, "--text", "asked\x1b the host") == (0, "12 letters noted\n", "")
     ran = home.run("dlq", "incident", name[:6])
     assert ran.code == 0
-    assert ran.out.startswith(f"incident {name}: mail, exhausted_retries at exec\n12 letters\n")
+    assert ran.out.startswith(f"incident {name}: mail, exhausted_retries at exec\nletters: 12\n")
     assert re.search(r"^    File .*, in refuse\n", ran.out, re.MULTILINE)
     assert re.search(r"Z  tester remarked: asked\\x1b the host$", ran.out, re.MULTILINE)
     assert "\x1b" not in ran.out
@@ -112,7 +112,7 @@ def test_what_is_resolved_needs_nobody_any_more(home: Home) -> None:
     assert letter["resolved_at"] > letter["dead_lettered_at"]
     assert re.search(rf"^incident +{name}, resolved ", home.run("dlq", "show", settled).out, re.MULTILINE)
     assert name not in home.run("dlq", "incidents").out
-    assert f"{name}  0 and 1 resolved" in home.run("dlq", "incidents", "--resolved").out
+    assert f"{name}  0 open, 1 resolved" in home.run("dlq", "incidents", "--resolved").out
     assert home.run("dlq", "redrive", *REASON, "--go", "--json").json()["redriven"] == 1
     assert states(home)[settled] == "dead_lettered"
     assert home.run("dlq", "retry", settled, *REASON).code == 0
@@ -149,6 +149,7 @@ def test_a_redrive_is_a_job_that_says_who_did_it_and_why(home: Home) -> None:
     assert ran.code == 0
     (job,) = home.run("jobs", "list", "--kind", redrive.KIND, "--json").lines()
     assert ran.out == f"3 letters will be tried again; the redrive is job {job['id']}\n"
+    assert ran.err == f"redrive {job['id']}: if it is interrupted, leftfold dlq redrive --resume {job['id']}\n"
     assert (job["state"], job["queue"]) == ("succeeded", "leftfold")
     first = home.run("jobs", "history", job["id"], "--json").lines()[0]
     assert (first["actor"], first["data"]["spec"]["payload"]["reason"]) == ("bob", "the host is back")
@@ -178,17 +179,20 @@ def tried_again(home: Home, ids: list[str]) -> int:
         return sum(engine.get(job_id).state == "queued" for job_id in ids)
 
 
-def test_one_that_is_interrupted_goes_on(home: Home) -> None:
-    ids = [set_aside(home) for _ in range(4)]
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_one_that_is_interrupted_is_given_back_and_goes_on(home: Home, number: int, code: int) -> None:
+    ids = [set_aside(home) for _ in range(3)]
     with redriving(home, "--rate", "1/m") as process:
         eventually(lambda: tried_again(home, ids) == 1, SECONDS)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (code, "")
     (job,) = home.run("jobs", "list", "--kind", redrive.KIND, "--json").lines()
-    assert err == f"it is not done: leftfold dlq redrive --resume {job['id']}\n"
+    assert err == f"redrive {job['id']}: if it is interrupted, leftfold dlq redrive --resume {job['id']}\n"
     assert job["state"] == "queued"
     assert tried_again(home, ids) == 1
+    last = home.run("jobs", "history", job["id"], "--json").lines()[-2:]
+    assert [record["data"].get("message", record["data"].get("reason")) for record in last] == ["1 of 3", "interrupted"]
 
 
 def test_one_that_is_killed_goes_on_where_it_was(home: Home) -> None:
@@ -201,11 +205,18 @@ def test_one_that_is_killed_goes_on_where_it_was(home: Home) -> None:
     if job["state"] == "running":
         ran = home.run("dlq", "redrive", "--resume", job["id"])
         assert ran.code == 4
-        assert "is under way: redrive " in complaint(ran)
+        assert "is under way: redrive " in ran.err
         with home.open() as engine:
             engine.stall(job["id"], reason="its process is gone")  # or the lease runs out
-    ended = home.run("dlq", "redrive", "--resume", job["id"], "--json").json()
-    assert (ended["phase"], ended["letters"], ended["redriven"]) == ("done", 5, 5)
+    ended = home.run(
+        "dlq", "redrive", "--resume", job["id"], "--reason", "went away", "--actor", "bob", "--json"
+    ).json()
+    assert (ended["phase"], ended["letters"]) == ("done", 5)
+    assert [*ended] == [*redrive.Step.__struct_fields__]
+    told = home.run("jobs", "history", job["id"], "--json").lines()
+    assert [(each["actor"], each["data"]) for each in told if each["event"] == "remarked"] == [
+        ("bob", {"text": "went away"})
+    ]
     assert tried_again(home, ids) == 5
     for job_id in ids:
         assert history(home, job_id).count("requeued") == 1
@@ -220,10 +231,40 @@ def test_a_canary_that_fails_ends_it_with_an_exit_code(home: Home) -> None:
             (claim,) = engine.claim("worker-a", kinds=["mail"], start=True)
             engine.fail(claim, "no route")
         out, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, err) == (1, "")
+    assert process.returncode == 1
+    assert err.startswith("redrive ")
     told = f"1 of 1 canaries did not succeed, the first of them is {claim.job_id}, which is dead_lettered"
     assert out == f"stopped: {told}; the other letters were left alone\n"
     assert tried_again(home, ids) == 0
+
+
+def test_a_letter_that_cannot_be_tried_again_is_named_and_the_exit_code_says_so(home: Home) -> None:
+    with home.open() as engine:
+        taken = engine.enqueue("mail", key="k", policy=Policy(max_failures=1)).job_id
+        (claim,) = engine.claim("worker-a", job_id=taken)
+        engine.start(claim)
+        engine.fail(claim, "no route")
+        engine.enqueue("mail", key="k")
+    other = set_aside(home)
+    ran = home.run("dlq", "redrive", *REASON, "--go")
+    (job,) = home.run("jobs", "list", "--kind", redrive.KIND, "--json").lines()
+    assert ran.code == 1
+    assert ran.out == f"1 letter will be tried again, 1 cannot be; the redrive is job {job['id']}\n"
+    assert f"leftfold: key_taken: job {taken}: job {taken} cannot have its key: another live job holds it" in ran.err
+    assert states(home)[other] == "queued"
+    result = home.run("jobs", "show", job["id"], "--json").json()["result"]
+    assert [refusal["job_id"] for refusal in result["refusals"]] == [taken]
+
+
+def test_a_name_of_an_incident_that_is_none_is_no_log(home: Home) -> None:
+    job_id = set_aside(home)
+    name = name_of(home, job_id)
+    exported = home.run("export").out.replace(name, "\\\\u001b]0;EVIL\\\\u0007")
+    with home.open() as engine:
+        engine.requeue(job_id, reason="make room")
+    ran = home.run("import", "-", stdin=exported.encode())
+    assert ran.code != 0
+    assert "\x1b" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize(("given", "rate"), [("3", 3.0), ("3/s", 3.0), ("90/m", 1.5), ("1800/h", 0.5), ("0.5", 0.5)])

@@ -1,10 +1,13 @@
 """Many dead letters once more: nothing twice, nothing forgotten, whoever stops it and whenever."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 from tests.e2e.homes import Home
 
 from leftfold import Policy, redrive
@@ -13,12 +16,14 @@ from leftfold.core.errors import (
     IllegalTransitionError,
     JobEndedError,
     JobNotFoundError,
+    LeaseConflictError,
     LimitExceededError,
     ValidationError,
 )
 from leftfold.core.lifecycle import State
 from leftfold.engine import Engine
 from leftfold.redrive import KIND, QUEUE, Phase, Step, Wish
+from leftfold.testing.clock import FakeClock
 
 WISH = Wish(reason="the bank is back")
 
@@ -65,7 +70,7 @@ def test_all_letters_are_tried_again_and_each_log_says_who_and_why(engine: Engin
         assert record.request_id == f"redrive {last.job_id}"
     job = engine.get(last.job_id)
     assert (job.state, job.spec.kind, job.spec.queue) == (State.SUCCEEDED, KIND, QUEUE)
-    assert job.output == {"letters": 3, "redriven": 3, "refused": 0}
+    assert job.output == {"letters": 3, "redriven": 3, "refused": 0, "refusals": []}
     assert engine.history(last.job_id)[0].actor == engine.actor
     assert engine.verify().is_clean
 
@@ -94,8 +99,9 @@ def test_those_of_an_incident_are(engine: Engine) -> None:
     assert incident is not None
     assert run(engine, Wish(reason="x", incident=incident[:6])).redriven == 2
     assert states(engine, [*pay, *mail]) == [State.QUEUED, State.QUEUED, State.DEAD_LETTERED]
-    with pytest.raises(JobNotFoundError):
-        redrive.begin(engine, Wish(reason="x", incident=incident))
+    for act in (redrive.begin, redrive.look):
+        with pytest.raises(JobNotFoundError):
+            act(engine, Wish(reason="x", incident=incident))
 
 
 def test_what_is_resolved_or_frozen_is_left_alone(home: Home, engine: Engine) -> None:
@@ -151,7 +157,7 @@ def test_a_canary_that_does_not_succeed_stops_it(engine: Engine, how: str) -> No
         next(redrive.go_on(engine, last.job_id))
 
 
-def test_whoever_goes_on_takes_the_same_canaries_and_nothing_twice(engine: Engine) -> None:
+def test_whoever_goes_on_takes_the_same_canaries_and_nothing_twice(home: Home, engine: Engine) -> None:
     ids = set_aside(engine, 250)
     job_id = redrive.begin(engine, Wish(reason="x", canaries=3))
     steps = redrive.go_on(engine, job_id)
@@ -166,8 +172,14 @@ def test_whoever_goes_on_takes_the_same_canaries_and_nothing_twice(engine: Engin
     assert step.redriven == 103
     steps.close()
     work(engine, well=False)  # those that were tried again die again, and are not taken once more
-    *_, last = redrive.go_on(engine, job_id)
-    assert (last.phase, last.letters, last.redriven) == (Phase.DONE, 250, 250)
+    with home.open(actor="bob") as other:
+        *_, last = redrive.go_on(other, job_id, reason="ann went home")
+    assert (last.phase, last.letters, last.redriven, last.refused) == (Phase.DONE, 250, 250, 0)
+    assert {record.actor for record in engine.history(ids[0])} == {engine.actor, "worker-a"}
+    said = [record for record in engine.history(job_id) if isinstance(record.event, e.Remarked)]
+    assert [(record.actor, record.event.text) for record in said] == [  # type: ignore[union-attr]
+        (engine.actor, "resumed"), ("bob", "ann went home"),
+    ]  # fmt: skip
     again = [sum(isinstance(record.event, e.Requeued) for record in engine.history(each)) for each in ids]
     assert again == [1] * 250
     assert states(engine, ids).count(State.SUCCEEDED) == 3
@@ -208,9 +220,8 @@ def test_one_whose_process_died_goes_on_behind_its_lease(engine: Engine) -> None
     assert [record.event.wire for record in engine.history(job_id)][3:5] == ["stalled", "requeued"]
 
 
-def test_somebody_stops_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive, "_BEAT", 0.0)
-    ids = set_aside(engine, 150)
+def test_somebody_stops_it(engine: Engine) -> None:
+    ids = set_aside(engine, 250)
     job_id = redrive.begin(engine, WISH)
     steps = redrive.go_on(engine, job_id)
     next(steps)
@@ -218,17 +229,158 @@ def test_somebody_stops_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> N
     *_, last = steps
     assert (last.phase, last.redriven) == (Phase.CANCELLED, 100)
     assert engine.get(job_id).state is State.CANCELLED
+    assert states(engine, ids).count(State.DEAD_LETTERED) == 150
+
+
+def test_somebody_stops_it_while_it_waits_for_its_canaries(engine: Engine) -> None:
+    set_aside(engine, 2)
+    job_id = redrive.begin(engine, Wish(reason="x", canaries=1))
+
+    def meanwhile(_: float) -> None:
+        engine.cancel(job_id)
+
+    *_, last = redrive.go_on(engine, job_id, pause=meanwhile)
+    assert last.phase is Phase.CANCELLED
+
+
+def test_one_that_lost_its_lease_sends_nothing_more(engine: Engine) -> None:
+    ids = set_aside(engine, 150)
+    job_id = redrive.begin(engine, WISH)
+    steps = redrive.go_on(engine, job_id)
+    next(steps)
+    engine.stall(job_id, reason="it hangs")
+    with pytest.raises(LeaseConflictError):
+        list(steps)
     assert states(engine, ids).count(State.DEAD_LETTERED) == 50
 
 
-def test_it_is_no_faster_than_its_rate(engine: Engine) -> None:
+def test_it_is_never_faster_than_its_rate(engine: Engine) -> None:
     set_aside(engine, 20)
+    job_id = redrive.begin(engine, Wish(reason="x", rate=20))
     pauses: list[float] = []
-    steps = redrive.go_on(engine, redrive.begin(engine, Wish(reason="x", rate=20)), pause=pauses.append)
-    sizes = [step.redriven for step in steps if step.phase is Phase.REST]
+    sizes = []
+    for step in redrive.go_on(engine, job_id, pause=pauses.append):
+        if step.phase is Phase.REST:
+            sizes.append(step.redriven)
+            if step.redriven == 10:
+                hold = time.monotonic() + 0.6  # whoever asks for steps takes his time: it does not catch up
+                while time.monotonic() < hold:
+                    pass
     assert sizes == [5, 10, 15, 20]
-    # The clock stands nearly still meanwhile: behind each batch, it waits until all before it are paid for.
-    assert [round(pause / 0.25) for pause in pauses] == [1, 2, 3, 4]
+    # The clock nearly stands still meanwhile, so each wait is for all batches before it; none is behind the last one.
+    assert len(pauses) == 2
+    assert 0.1 < pauses[0] <= 0.25
+    assert 0.1 < pauses[1] <= 0.25
+
+
+def test_its_lease_is_kept_while_it_waits(engine: Engine) -> None:
+    set_aside(engine, 2)
+    job_id = redrive.begin(engine, Wish(reason="x", rate=0.1))
+    revs = []
+    list(redrive.go_on(engine, job_id, pause=lambda _: revs.append(engine.get(job_id).renewals)))
+    assert len(revs) == 5  # ten seconds, two at a time
+    assert revs == sorted(set(revs))
+
+
+def test_it_says_on_its_log_how_far_it_is(engine: Engine) -> None:
+    set_aside(engine, 250)
+    last = run(engine, WISH)
+    told = [record.event for record in engine.history(last.job_id) if isinstance(record.event, e.Progress)]
+    assert [(each.fraction, each.message) for each in told] == [
+        (0.4, "100 of 250"), (0.8, "200 of 250"), (1.0, "250 of 250"),
+    ]  # fmt: skip
+
+
+def test_a_letter_that_was_noted_on_meanwhile_is_not_forgotten(engine: Engine) -> None:
+    ids = set_aside(engine, 30)
+
+    def meanwhile(_: float) -> None:
+        if len(engine.history(ids[0])) == 4:
+            engine.remark_many(ids, "look here")
+
+    last = run(engine, Wish(reason="x", rate=20), meanwhile)
+    assert (last.phase, last.redriven, last.refused) == (Phase.DONE, 30, 0)
+    assert set(states(engine, ids)) == {State.QUEUED}
+
+
+def keyed(engine: Engine) -> str:
+    """Make a dead letter whose key a live job holds by now: it cannot be tried again."""
+    (taken,) = set_aside(engine, key="k")
+    engine.enqueue("pay", key="k")
+    return taken
+
+
+def test_a_letter_that_cannot_be_tried_again_is_told(engine: Engine) -> None:
+    ids = [*set_aside(engine), keyed(engine), *set_aside(engine)]
+    last = run(engine, WISH)
+    assert (last.phase, last.letters, last.redriven, last.refused) == (Phase.DONE, 3, 2, 1)
+    (refusal,) = last.refusals
+    assert (refusal.job_id, refusal.code) == (ids[1], "key_taken")
+    assert engine.get(last.job_id).output["refusals"] == [msgspec.to_builtins(refusal)]
+
+
+def test_a_canary_that_cannot_be_tried_again_is_replaced(engine: Engine) -> None:
+    other, taken = *set_aside(engine), keyed(engine)
+    last = run(engine, Wish(reason="x", canaries=1), lambda _: work(engine))
+    assert (last.phase, last.canaries, last.succeeded, last.refused) == (Phase.DONE, 1, 1, 1)
+    assert states(engine, [other, taken]) == [State.SUCCEEDED, State.DEAD_LETTERED]
+
+
+def test_where_no_canary_can_be_tried_again_that_is_said(engine: Engine) -> None:
+    taken = keyed(engine)
+    last = run(engine, Wish(reason="x", canaries=1))
+    assert last.phase is Phase.STOPPED
+    assert last.problem is not None
+    assert last.problem.startswith(f"no canary can be tried again: job {taken}: ")
+
+
+def test_canaries_that_somebody_settled_are_left_to_him(engine: Engine) -> None:
+    ids = set_aside(engine, 3)
+    job_id = redrive.begin(engine, Wish(reason="x", canaries=1))
+    (claim,) = engine.claim("redrive on another host", job_id=job_id)
+    engine.start(claim)
+    engine.note(claim, e.PlanGenerated(plan=Raw(msgspec.json.encode({"letters": 3, "before": _now(engine)}))))
+    engine.note(claim, e.NodeStarted(node="canaries", data=Raw(msgspec.json.encode([ids[2]]))))
+    engine.release(claim)  # before it was sent
+    engine.resolve_many([ids[2]], reason="paid by hand")
+    *_, last = redrive.go_on(engine, job_id, pause=lambda _: work(engine))
+    assert (last.phase, last.redriven) == (Phase.DONE, 2)
+    assert states(engine, ids) == [State.QUEUED, State.SUCCEEDED, State.DEAD_LETTERED]
+
+
+def _now(engine: Engine) -> int:
+    return int(engine.clock() * 1_000_000)
+
+
+def test_a_canary_that_is_frozen_is_no_success(home: Home, engine: Engine) -> None:
+    set_aside(engine, 3)
+
+    def meanwhile(_: float) -> None:
+        (job,) = engine.list(states=State.QUEUED, kind="pay").jobs
+        home.tamper("UPDATE {schema}.jobs SET failures = 9 WHERE id = " + _literal(home, job.id))  # noqa: S608
+        engine.verify()
+
+    last = run(engine, Wish(reason="x", canaries=1), meanwhile)
+    assert last.phase is Phase.STOPPED
+    assert last.problem is not None
+    assert "which is frozen" in last.problem
+
+
+def test_more_letters_than_a_page_and_more_incidents_than_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive, "PAGE_MAX", 2)
+    for kind in ("a", "b", "c", "d", "e"):
+        set_aside(engine, kind=kind)
+    last = run(engine, WISH)
+    assert (last.letters, last.redriven) == (5, 5)
+
+
+def test_letters_that_are_dated_later_than_now_are_taken(file_home: Home) -> None:
+    clock = FakeClock()
+    with file_home.migrated().open(clock=clock) as engine:
+        set_aside(engine, 3)
+        clock.now -= 3_600_000_000
+        last = run(engine, WISH)
+    assert (last.letters, last.redriven) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -257,3 +409,11 @@ def test_a_job_that_is_no_redrive_is_not_gone_on_with(engine: Engine) -> None:
     job_id = engine.enqueue("pay").job_id
     with pytest.raises(IllegalTransitionError, match="it is no redrive"):
         next(redrive.go_on(engine, job_id))
+
+
+@pytest.mark.parametrize("payload", [{"no": 1}, {"reason": "x", "rate": 0}, {"reason": "x", "canaries": "many"}])
+def test_a_redrive_that_nobody_could_do_is_refused_and_left_alone(engine: Engine, payload: object) -> None:
+    job_id = engine.enqueue(KIND, payload, queue=QUEUE).job_id
+    with pytest.raises(ValidationError):
+        next(redrive.go_on(engine, job_id))
+    assert engine.get(job_id).state is State.QUEUED

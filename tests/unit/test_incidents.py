@@ -67,12 +67,45 @@ def test_what_was_raised_elsewhere_is_not(told: str) -> None:
         ("no customer 'ann'", "no customer 'bob miller'"),
         ('no file "a b.txt"', 'no file "c.txt"'),
         ("no table `a`", "no table `b`"),
+        ("can't find user 'alice'", "can't find user 'bob'"),
         ("job 019a1e34-5922-7000 of a0:b1 is lost", "job 0f9a1e34-5922-7001 of c7 is lost"),
         ("too large\nby 3 bytes", "too large\nand other things"),
     ],
 )
 def test_without_a_traceback_what_is_quoted_or_numbered_does_not_tell(one: str, other: str) -> None:
     assert named(Failure(code="error", message=one)) == named(Failure(code="error", message=other))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", ["a" * 65_536, "'" * 65_536, "a'" * 32_768, '"' * 65_536, "`a" * 32_768, " " * 65_536, "1" * 65_536],
+    ids=lambda text: repr(text[:2]),
+)  # fmt: skip
+def test_the_longest_message_takes_no_time(text: str) -> None:
+    named(Failure(code="error", message=text))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "told",
+    ['File "' * 10_000, 'File "' + "/" * 65_536, "  " * 32_768 + "File", " |" * 32_768,
+     'File "a", line ' + "1" * 65_536, 'File "a", line 1, in ' + "x" * 65_536, '  File "a", line 1, in f\n' * 2_600, "\n" * 65_536],
+    ids=lambda told: repr(told[:8]),
+)  # fmt: skip
+def test_the_longest_traceback_neither(told: str) -> None:
+    named(raised(told))
+
+
+def test_where_the_line_is_not_known_the_error_below_it_does_not_stand_in_for_it() -> None:
+    told = 'Traceback (most recent call last):\n  File "<string>", line 1, in send\nValueError: order {} is gone\n'
+    assert named(raised(told.format("ann"))) == named(raised(told.format("bob")))
+    deeper = told.replace("in send\n", 'in send\n  File "<string>", line 2, in fetch\n')
+    assert named(raised(deeper)) != named(raised(told))
+
+
+def test_an_apostrophe_is_no_quotation_mark() -> None:
+    one, other = "host doesn't resolve; it isn't there", "host doesn't accept mail; it isn't there"
+    assert named(Failure(code="error", message=one)) != named(Failure(code="error", message=other))
 
 
 def test_other_words_do() -> None:

@@ -78,14 +78,18 @@ class Reading(Running):
         owner: str | None = None,
         incident: str | None = None,
         resolved: bool | None = None,
+        ids: Iterable[str] | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page:
-        """Give jobs, newest first. `after` is the `next` of the page before."""
+        """Give jobs, newest first. `after` is the `next` of the page before.
+
+        `resolved` asks for dead letters that are settled, or (false) for all jobs but these.
+        """
         between("limit", limit, 1, asking.PAGE_MAX)
         asked = asking.filter_of(
             states, queue=queue, kind=kind, tenant=tenant, key=key, correlation_id=correlation_id, owner=owner,
-            incident=incident, resolved=resolved,
+            incident=incident, resolved=resolved, ids=ids,
         )  # fmt: skip
         return await self._read(views.page, asked, limit, None if after is None else asking.id_of(after))
 

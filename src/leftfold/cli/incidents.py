@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,7 @@ from leftfold.core.lifecycle import State
 from leftfold.core.record import Record
 from leftfold.engine import Engine
 from leftfold.store.ops import Outcome
-from leftfold.store.replies import Incident
+from leftfold.store.replies import Incident, Summary
 
 _ERROR_CHARS = 60
 _BATCH = 100
@@ -92,9 +92,7 @@ def incident_table(incidents: Sequence[Incident], now: int) -> list[str]:
 
 
 def _letters(incident: Incident) -> str:
-    if not incident.resolved:
-        return f"{incident.open:,}"
-    return f"{incident.open:,} and {incident.resolved:,} resolved"
+    return f"{incident.open:,} open, {incident.resolved:,} resolved" if incident.resolved else f"{incident.open:,}"
 
 
 @click.command("incident")
@@ -104,13 +102,13 @@ def _letters(incident: Incident) -> str:
 def show_incident(place: Place, *, name: str, as_json: bool) -> None:
     """Show one incident: what went wrong, what operators said of it, and which letters it has.
 
-    What operators say stands on the log of each letter; here it is told as the oldest letter has it.
+    What operators say stands on the log of each letter; here are the words on the oldest and on the newest ten.
     """
     asking.incident_of(name)
     with opened(place) as engine:
         incident = engine.incident(name)
-        said = [record for record in engine.history(incident.oldest) if isinstance(record.event, e.OperatorsNote)]
-        letters = engine.list(states=State.DEAD_LETTERED, incident=incident.id, limit=_LETTERS).jobs
+        letters = engine.list(incident=incident.id, resolved=not incident.open, limit=_LETTERS).jobs
+        said = _said(engine.histories({incident.oldest, *(job.id for job in letters)}).values())
     if as_json:
         emit({**shapes.spelled_out(incident), "said": [shapes.record_shape(each) for each in said]})
         return
@@ -125,8 +123,9 @@ def show_incident(place: Place, *, name: str, as_json: bool) -> None:
         "attempts": [str(job.attempt) for job in letters],
         "resolved": ["" if job.resolved_at is None else ago(job.resolved_at, now) for job in letters],
     }, least=2)))  # fmt: skip
-    if incident.open + incident.resolved > len(letters):
-        click.echo(f"all of them: leftfold dlq list --incident {incident.id}", err=True)
+    if (incident.open or incident.resolved) > len(letters):
+        option = "" if incident.open else " --resolved"
+        click.echo(f"all of them: leftfold dlq list --incident {incident.id}{option}", err=True)
     if incident.open:
         click.echo(f"\ntry them again: leftfold dlq redrive --incident {incident.id} --reason TEXT", err=True)
 
@@ -134,7 +133,7 @@ def show_incident(place: Place, *, name: str, as_json: bool) -> None:
 def _lines(incident: Incident, said: Sequence[Record], now: int) -> Iterator[str]:
     reason = click.style(incident.reason_code, fg="red", bold=True)
     yield f"incident {click.style(incident.id, bold=True)}: {incident.kind}, {reason} at {incident.stage}"
-    yield f"{_letters(incident)} {'letter' if incident.open == 1 else 'letters'}"
+    yield f"letters: {_letters(incident)}"
     yield f"first {clock(incident.first_at)}, {ago(incident.first_at, now)}"
     yield f"last  {clock(incident.last_at)}, {ago(incident.last_at, now)}"
     yield ""
@@ -147,6 +146,18 @@ def _lines(incident: Incident, said: Sequence[Record], now: int) -> Iterator[str
     for record in said:
         words = record.event.text if isinstance(record.event, e.Remarked) else getattr(record.event, "reason", "")
         yield f"{clock(record.at)}  {clean(record.actor)} {record.event.wire}: {clean(words)}"
+
+
+def _said(histories: Iterable[Sequence[Record]]) -> list[Record]:
+    """Give what operators said of letters since they are letters; the same word on many logs once."""
+    found: dict[tuple[str, e.AnyEvent], Record] = {}
+    for records in histories:
+        since = max(record.version for record in records if isinstance(record.event, e.DeadLettered))
+        for record in records[since:]:
+            if isinstance(record.event, e.OperatorsNote):
+                before = found.setdefault((record.actor, record.event), record)
+                found[record.actor, record.event] = min(before, record, key=lambda each: each.at)
+    return sorted(found.values(), key=lambda record: record.at)
 
 
 def _with_targets(command: Command) -> Command:
@@ -183,7 +194,11 @@ def note(
     """
     limits.words("text", text)
     with opened(place, actor=actor) as engine:
-        code = _each(engine, job_ids, incident, lambda ids: engine.remark_many(ids, text), "noted", as_json=as_json)
+
+        def act(letters: list[Summary | str]) -> list[Outcome]:
+            return engine.remark_many([each if isinstance(each, str) else each.id for each in letters], text)
+
+        code = _each(engine, job_ids, incident, act, "noted", as_json=as_json)
     context.exit(code)
 
 
@@ -210,12 +225,14 @@ def resolve(
 
 
 def _each(
-    engine: Engine, job_ids: Sequence[str], incident: str | None, act: Callable[[list[str]], list[Outcome]],
+    engine: Engine, job_ids: Sequence[str], incident: str | None, act: Callable[[list[Summary | str]], list[Outcome]],
     done: str, *, as_json: bool,
 ) -> int:  # fmt: skip
     """Do it to these jobs a hundred at a time, say what is refused, and give the exit code."""
     found = None if incident is None else engine.incident(incident)
-    targets = iter([id_of(engine, job_id) for job_id in job_ids]) if found is None else _open_letters(engine, found.id)
+    targets: Iterator[Summary | str] = iter([id_of(engine, job_id) for job_id in job_ids])
+    if found is not None:
+        targets = _open_letters(engine, found.id)
     code = count = 0
     with Bar("letters", found.open if found else None, data=as_json) as bar:
         while batch := list(islice(targets, _BATCH)):
@@ -233,11 +250,11 @@ def _each(
     return code
 
 
-def _open_letters(engine: Engine, incident: str) -> Iterator[str]:
+def _open_letters(engine: Engine, incident: str) -> Iterator[Summary]:
     after: str | None = None
     while True:
-        page = engine.list(states=State.DEAD_LETTERED, incident=incident, resolved=False, limit=PAGE_MAX, after=after)
-        yield from (job.id for job in page.jobs if not job.frozen)
+        page = engine.list(states=State.DEAD_LETTERED, incident=incident, resolved=False, limit=_BATCH, after=after)
+        yield from (job for job in page.jobs if not job.frozen)
         after = page.next
         if after is None:
             return

@@ -1,6 +1,8 @@
 """`leftfold dlq redrive`: many dead letters once more, a few of them first if you like."""
 
 import re
+import signal
+import sys
 import time
 from typing import Any, Final
 
@@ -8,23 +10,24 @@ import click
 
 from leftfold import redrive as driving
 from leftfold.cli import shapes
-from leftfold.cli.exits import FAILURE
+from leftfold.cli.exits import FAILURE, complain
 from leftfold.cli.incidents import incident_table, with_letters
 from leftfold.cli.store import Place, emit, opened, with_actor, with_json, with_store
 from leftfold.cli.text import ProgressLine, bar, clean, number, span
 from leftfold.cli.values import beginning_of, id_of
-from leftfold.core.errors import RefusedError, ValidationError
+from leftfold.core.errors import ValidationError
 from leftfold.core.limits import SECOND
 from leftfold.engine import Engine
 from leftfold.redrive import CANARIES_MAX, Phase, Step, Wish
 from leftfold.store.replies import Incident
 
+_SHOWN: Final = 50  # incidents
 _PER: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 @click.command("redrive")
 @with_letters
-@click.option("--reason", metavar="TEXT", help="Why they will do better now; it stands on the log of each.")
+@click.option("--reason", metavar="TEXT", help="Why they will do better now; it stands on the log of each letter.")
 @click.option(
     "--rate", metavar="N/s", help="No more than so many per s, m or h, as in 10/s.  [default: as fast as can be]"
 )
@@ -56,23 +59,20 @@ def redrive(
     leftfold dlq redrive --resume 019a1e34-5922
     """
     if resume is not None:
-        if reason is not None or rate is not None or canary or go or any(asked.values()):
-            raise click.UsageError("--resume goes on as it was begun: no other option goes with it")
+        if rate is not None or canary or go or any(asked.values()):
+            raise click.UsageError("--resume goes on as it was begun: no option but --reason goes with it")
         beginning_of(resume)
     elif reason is None:
         raise click.UsageError("Missing option '--reason'")
-    wish = Wish(reason=reason or "-", rate=_rate_of(rate), canaries=canary, **asked)
+    wish = Wish(reason="resumed" if reason is None else reason, rate=_rate_of(rate), canaries=canary, **asked)
     wish.check()
     with opened(place, actor=actor) as engine:
         if resume is not None:
-            context.exit(_run(engine, id_of(engine, resume), as_json=as_json))
-        incidents = driving.look(engine, wish)
-        if not incidents:
-            click.echo("no dead letters", err=True)
-        elif go:
-            context.exit(_run(engine, driving.begin(engine, wish), as_json=as_json))
-        else:
-            _tell_plan(incidents, wish, as_json=as_json)
+            context.exit(_run(engine, id_of(engine, resume), wish.reason, as_json=as_json))
+        incidents = list(driving.look(engine, wish))
+        if go and incidents:
+            context.exit(_run(engine, driving.begin(engine, wish), wish.reason, as_json=as_json))
+        _tell_plan(incidents, wish, as_json=as_json)
 
 
 def _rate_of(text: str | None) -> float | None:
@@ -90,7 +90,12 @@ def _tell_plan(incidents: list[Incident], wish: Wish, *, as_json: bool) -> None:
     if as_json:
         emit({"go": False, "letters": letters, "incidents": [shapes.spelled_out(each) for each in incidents]})
         return
-    click.echo("\n".join(incident_table(incidents, time.time_ns() // 1000)))
+    if not incidents:
+        click.echo("no dead letters", err=True)
+        return
+    click.echo("\n".join(incident_table(incidents[:_SHOWN], time.time_ns() // 1000)))
+    if len(incidents) > _SHOWN:
+        click.echo(f"and {number(len(incidents) - _SHOWN, 'incidents')} more", err=True)
     first = min(wish.canaries, letters)
     told = [f"{number(letters, 'letters')} would be tried again"]
     if first:
@@ -100,28 +105,26 @@ def _tell_plan(incidents: list[Incident], wish: Wish, *, as_json: bool) -> None:
     click.echo(f"\n{', '.join(told)}. Nothing is done yet: add --go", err=True)
 
 
-def _run(engine: Engine, job_id: str, *, as_json: bool) -> int:
+def _run(engine: Engine, job_id: str, reason: str, *, as_json: bool) -> int:
     """Do it, and show how far it is."""
-    line = ProgressLine()
-    step = None
+    click.echo(f"redrive {job_id}: if it is interrupted, leftfold dlq redrive --resume {job_id}", err=True)
+    for number_ in (signal.SIGTERM, signal.SIGHUP):  # as by Ctrl-C: it is given back, and need not wait for its lease
+        signal.signal(number_, lambda got, _: sys.exit(128 + got))
+    line, told = ProgressLine(), 0
     try:
-        for step in driving.go_on(engine, job_id):
+        for step in driving.go_on(engine, job_id, reason=reason):
+            for refusal in step.refusals[told:]:
+                line.clear()
+                complain(refusal.code, f"job {refusal.job_id}: {refusal.message}")
+            told = len(step.refusals)
             line.show(_progress(step))
-    except RefusedError:
+    finally:
         line.clear()
-        raise
-    except BaseException:
-        line.clear()
-        click.echo(f"it is not done: leftfold dlq redrive --resume {job_id}", err=True)
-        raise
-    line.clear()
-    if step is None:
-        return FAILURE
     if as_json:
         emit(shapes.spelled_out(step))
     else:
         click.echo(_story(step))
-    return 0 if step.phase is Phase.DONE else FAILURE
+    return 0 if step.phase is Phase.DONE and not step.refused else FAILURE
 
 
 def _progress(step: Step) -> str:
@@ -133,7 +136,7 @@ def _progress(step: Step) -> str:
 
 def _story(step: Step) -> str:
     again = f"{number(step.redriven, 'letters')} will be tried again"
-    refused = f", {step.refused:,} refused to be" if step.refused else ""
+    refused = f", {step.refused:,} cannot be" if step.refused else ""
     match step.phase:
         case Phase.STOPPED:
             return f"stopped: {clean(step.problem or '')}"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from leftfold.core import events as e
 from leftfold.core.errors import CorruptLogError
 from leftfold.core.frozen import Frozen
-from leftfold.core.letters import incident_of
+from leftfold.core.letters import incident_of, is_incident
 from leftfold.core.lifecycle import CLOSED, ENDED, SHAPE, Shape, State, Who, rule_for
 from leftfold.core.record import Record
 from leftfold.core.retry import DEFAULT_POLICY, Policy
@@ -200,6 +200,8 @@ def _contradiction(job: Job, event: e.AnyTransition) -> str | None:
             return "reopens a closed job without a reason"
         case e.DeadLettered(attempts=attempts) if attempts != job.attempt:
             return f"counts {attempts} attempts, while the job had {job.attempt}"
+        case e.DeadLettered(incident=str() as incident) if not is_incident(incident):
+            return "names what is no incident"
         case _:
             return None
 

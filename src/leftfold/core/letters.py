@@ -68,27 +68,44 @@ def reason_for(error_code: str) -> Reason:
 
 
 _INCIDENT_CHARS: Final = 12
-_FRAME: Final = re.compile(r'^[ |]*File "(?:[^"\n]*[/\\])?([^"\n]*)", line \d+, in (.+)(?:\n[ |]*(.+))?', re.MULTILINE)
-#: What differs between two messages about the same: what is quoted, and every word with a number in it.
-_PARTICULAR: Final = re.compile(r"""'[^'\n]*'|"[^"\n]*"|`[^`\n]*`|\S*\d\S*""")
+_INCIDENT: Final = re.compile(rf"[0-9a-f]{{{_INCIDENT_CHARS}}}")
+#: A place in a traceback, and the words of the line below it, which stand further in.
+_FRAME: Final = re.compile(r'^([ |]{0,200})File "([^"\n]*)", line \d+, in (.+)(?:\n\1  (.+))?', re.MULTILINE)
+#: What is quoted; an apostrophe within a word is no quotation mark.
+_QUOTED: Final = re.compile(r"""(?<!\w)'[^'\n]*'(?!\w)|"[^"\n]*"|`[^`\n]*`""")
+_GIST_CHARS: Final = 500  # of a message: what comes behind does not tell what it is about
 
 
 def incident_of(kind: str, reason: Reason, stage: Stage, error: Failure) -> str:
     """Give the name that all letters share which the same thing went wrong with.
 
     A traceback tells by the place that raised: file, function and the words of the line, which stay what they are when
-    the lines above them move. Without one the message tells, but for its particulars.
+    the lines above them move. Without one the message tells, but for what is quoted and numbered in it.
     """
     what = _place(error.traceback or "") or _gist(error)
     told = msgspec.json.encode([kind, reason, stage, error.code, error.type, what])
     return sha256(told).hexdigest()[:_INCIDENT_CHARS]
 
 
+def is_incident(name: str) -> bool:
+    """Tell whether this is the name of an incident."""
+    return _INCIDENT.fullmatch(name) is not None
+
+
 def _place(traceback: str) -> list[str]:
-    frames = _FRAME.findall(traceback)
-    return [part.strip() for part in frames[-1]] if frames else []
+    """Give file, function and line of the last frame."""
+    last = None
+    for last in _FRAME.finditer(traceback):  # noqa: B007 - the last one is wanted
+        pass
+    if last is None:
+        return []
+    _, file, function, line = last.groups()
+    return [file.replace("\\", "/").rpartition("/")[2], function, (line or "").strip()]
 
 
 def _gist(error: Failure) -> str:
     # Of a lost owner the message tells the name, which no two share.
-    return "" if error.code == LEASE_EXPIRED else _PARTICULAR.sub("#", error.message.partition("\n")[0])
+    if error.code == LEASE_EXPIRED:
+        return ""
+    told = _QUOTED.sub("#", error.message[:_GIST_CHARS].partition("\n")[0])
+    return " ".join("#" if any(map(str.isdigit, word)) else word for word in told.split())

@@ -30,6 +30,7 @@ class Filter(NamedTuple):
     owner: str | None = None
     incident: str | None = None
     resolved: bool | None = None
+    ids: list[str] | None = None
 
 
 class LetterFilter(NamedTuple):
@@ -135,10 +136,10 @@ def incident(beginning: str) -> Steps[Incident]:
 
 def _incident(row: Sequence[Any]) -> Incident:
     *told, event, stored, data = row
-    letter = decode(event, data, stored)
+    letter = None if event is None else decode(event, data, stored)
     if not isinstance(letter, e.DeadLettered):
         raise CorruptLogError(
-            f"the row of job {told[-1]} names another event as its letter: `leftfold verify` says more"
+            f"the row of job {told[-1]} says that it is a dead letter, and its log does not: run `leftfold verify`"
         )
     names = ("id", "kind", "open", "resolved", "first_at", "last_at", "oldest", "newest")
     return Incident(

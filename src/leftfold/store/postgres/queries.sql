@@ -383,6 +383,7 @@ WHERE true
   AND (:owner::text IS NULL OR owner = :owner)
   AND (:incident::text IS NULL OR incident = :incident)
   AND (:resolved::boolean IS NULL OR (resolved_at IS NOT NULL) = :resolved)
+  AND (:ids::uuid[] IS NULL OR id = ANY (:ids::uuid[]))
 ORDER BY jobs.id DESC LIMIT :limit;
 
 -- name: incidents
@@ -405,11 +406,21 @@ FROM (
       AND (:after::text IS NULL OR (max(ended_at), incident) < (:after_at::bigint, :after))
     ORDER BY max(ended_at) DESC, incident DESC LIMIT :limit
 ) g
-CROSS JOIN LATERAL (SELECT j.id FROM {schema}.jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
-                    ORDER BY j.ended_at, j.id LIMIT 1) oldest
-CROSS JOIN LATERAL (SELECT j.id, j.error FROM {schema}.jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
-                    ORDER BY j.ended_at DESC, j.id DESC LIMIT 1) newest
-JOIN {schema}.events e ON e.job_id = newest.id AND e.version = newest.error
+CROSS JOIN LATERAL (
+    SELECT j.id FROM {schema}.jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+      AND (:queue::text IS NULL OR j.queue = :queue)
+      AND (:kind::text IS NULL OR j.kind = :kind)
+      AND (:tenant::text IS NULL OR j.tenant = :tenant)
+    ORDER BY j.ended_at, j.id LIMIT 1
+) oldest
+CROSS JOIN LATERAL (
+    SELECT j.id, j.error FROM {schema}.jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+      AND (:queue::text IS NULL OR j.queue = :queue)
+      AND (:kind::text IS NULL OR j.kind = :kind)
+      AND (:tenant::text IS NULL OR j.tenant = :tenant)
+    ORDER BY j.ended_at DESC, j.id DESC LIMIT 1
+) newest
+LEFT JOIN {schema}.events e ON e.job_id = newest.id AND e.version = newest.error
 ORDER BY g.last_at DESC, g.incident DESC;
 
 -- name: find

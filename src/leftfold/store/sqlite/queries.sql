@@ -242,6 +242,7 @@ WHERE true
   AND (:owner IS NULL OR owner = :owner)
   AND (:incident IS NULL OR incident = :incident)
   AND (:resolved IS NULL OR (resolved_at IS NOT NULL) = :resolved)
+  AND (:ids IS NULL OR id IN (SELECT leftfold_id(value) FROM json_each(:ids)))
 ORDER BY id DESC LIMIT :limit;
 
 -- name: incidents
@@ -249,6 +250,9 @@ ORDER BY id DESC LIMIT :limit;
 -- that are frozen are for `verify` to speak of.
 SELECT g.incident, g.kind, g.open, g.resolved, g.first_at, g.last_at,
        (SELECT leftfold_text(j.id) FROM leftfold_jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+          AND (:queue IS NULL OR j.queue = :queue)
+          AND (:kind IS NULL OR j.kind = :kind)
+          AND (:tenant IS NULL OR j.tenant = :tenant)
         ORDER BY j.ended_at, j.id LIMIT 1),
        leftfold_text(newest.id), e.event, e.format, e.data
 FROM (
@@ -268,8 +272,11 @@ FROM (
 ) g
 JOIN leftfold_jobs newest ON newest.n = (
     SELECT j.n FROM leftfold_jobs j WHERE j.incident = g.incident AND j.frozen_at IS NULL
+      AND (:queue IS NULL OR j.queue = :queue)
+      AND (:kind IS NULL OR j.kind = :kind)
+      AND (:tenant IS NULL OR j.tenant = :tenant)
     ORDER BY j.ended_at DESC, j.id DESC LIMIT 1)
-JOIN leftfold_log e ON e.job = newest.n AND e.version = newest.error
+LEFT JOIN leftfold_log e ON e.job = newest.n AND e.version = newest.error
 ORDER BY g.last_at DESC, g.incident DESC;
 
 -- name: find

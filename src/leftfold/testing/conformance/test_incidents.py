@@ -69,6 +69,16 @@ class TestIncidents:
         assert [each.open for each in scene.engine.incidents(queue="slow")] == [1]
         assert [each.open for each in scene.engine.incidents()] == [2]
 
+    @pytest.mark.parametrize("of", ["queue", "tenant"])
+    def test_of_others_nothing_is_shown(self, scene: Scene, of: str) -> None:
+        us: dict[str, Any] = {of: "ours"}
+        ours = [set_aside(scene, **us), set_aside(scene, LIKE_WRONG, **us)]
+        secret = Failure(code="bank", message="card 9 of 'eve' was declined")
+        set_aside(scene, secret, queue="theirs", tenant="theirs")
+        (incident,) = scene.engine.incidents(**us)
+        assert (incident.oldest, incident.newest, incident.error) == (*ours, LIKE_WRONG)
+        assert (incident.first_at, incident.last_at) == (scene.last(ours[0]).at, scene.last(ours[1]).at)
+
     def test_they_are_given_page_by_page(self, scene: Scene) -> None:
         for number in range(5):
             set_aside(scene, kind=f"k{number}")

@@ -158,6 +158,16 @@ class TestList:
         page = scene.engine.list()
         assert (page.jobs, page.next) == ((), None)
 
+    def test_some_are_listed_by_their_ids(self, scene: Scene) -> None:
+        first, second, third = (scene.enqueued() for _ in range(3))
+        assert [job.id for job in scene.engine.list(ids=[first, third.upper(), NOBODY]).jobs] == [third, first]
+        assert scene.engine.list(ids=[second], states=State.RUNNING).jobs == ()
+        assert scene.engine.list(ids=[]).jobs == ()
+        with scene.refuses(ValidationError):
+            scene.engine.list(ids=["nobody"])
+        with scene.refuses(LimitExceededError):
+            scene.engine.list(ids=[first] * 1_001)
+
     @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 8, 1_000])
     def test_pages_show_every_job_once_and_newest_first(self, scene: Scene, limit: int) -> None:
         made = [scene.enqueued() for _ in range(7)]
