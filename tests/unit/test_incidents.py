@@ -88,10 +88,18 @@ def test_the_longest_message_takes_no_time(text: str) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "told",
-    ['File "' * 10_000, 'File "' + "/" * 65_536, "  " * 32_768 + "File", " |" * 32_768,
-     'File "a", line ' + "1" * 65_536, 'File "a", line 1, in ' + "x" * 65_536, '  File "a", line 1, in f\n' * 2_600, "\n" * 65_536],
+    [
+        'File "' * 10_000,
+        'File "' + "/" * 65_536,
+        "  " * 32_768 + "File",
+        " |" * 32_768,
+        'File "a", line ' + "1" * 65_536,
+        'File "a", line 1, in ' + "x" * 65_536,
+        '  File "a", line 1, in f\n' * 2_600,
+        "\n" * 65_536,
+    ],
     ids=lambda told: repr(told[:8]),
-)  # fmt: skip
+)
 def test_the_longest_traceback_neither(told: str) -> None:
     named(raised(told))
 
