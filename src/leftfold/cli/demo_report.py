@@ -101,6 +101,7 @@ def look_further(engine: Engine, url: str, place: Path, lost: Sequence[str]) -> 
         *[("the history above, in other words:", f"{called} jobs history {job[:SHORT_ID]} --dialect reliability")
           for job in lost[:1]],
         ("the job that waited:", f"{called} jobs list --kind payout"),
+        ("what went wrong, and how often:", f"{called} dlq incidents"),
         ("all about the dead letter:", f"{called} dlq show {letter.id[:SHORT_ID]}"),
         ("derive everything anew once more:", f"{called} verify"),
         ("the life of any job:", f"{called} lifecycle"),
