@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 import pytest
 from tests.unit.scene import BROKEN, CLIENT, FLAKY, KEEPER, NOW, OPERATOR, WORKER, Scene
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
-from leftfold.core.errors import JobEndedError, NotPermittedError
+from leftfold.core.errors import CorruptLogError, JobEndedError, NotPermittedError
+from leftfold.core.job import fold
 from leftfold.core.letters import BY_ERROR_CODE, REQUIRED, Reason, Stage, reason_for
 from leftfold.core.lifecycle import ENDED, State
 from leftfold.core.limits import MINUTE, SECOND
@@ -181,3 +183,21 @@ def test_reasons_and_stages_are_those_of_seed_002() -> None:
         "compensation_failed",
     ]
     assert [str(stage) for stage in Stage] == ["input", "fetch", "exec", "output", "commit"]
+
+
+@pytest.mark.parametrize("name", ["", "0123", "0123456789AB", "0123456789abc", "\x1b]0;EVIL\x07"])
+def test_a_letter_that_names_what_is_no_incident_is_corrupt(name: str) -> None:
+    scene = Scene.at(State.DEAD_LETTERED)
+    *log, said = scene.log
+    letter = msgspec.structs.replace(said.event, incident=name)
+    with pytest.raises(CorruptLogError, match="names what is no incident"):
+        fold([*log, msgspec.structs.replace(said, event=letter)])
+
+
+def test_a_letter_of_the_first_versions_has_its_incident_all_the_same() -> None:
+    scene = Scene.at(State.DEAD_LETTERED)
+    *log, said = scene.log
+    older = msgspec.structs.replace(said.event, incident=None)
+    folded = fold([*log, msgspec.structs.replace(said, event=older)])
+    assert folded is not None
+    assert folded.incident == scene.job.incident is not None

@@ -13,6 +13,7 @@ from leftfold.core.errors import (
     JobEndedError,
     LimitExceededError,
     NotPermittedError,
+    ValidationError,
 )
 from leftfold.core.job import fold
 from leftfold.core.lifecycle import CLOSED, ENDED, FINAL, LEASED, State
@@ -53,13 +54,18 @@ def test_what_is_an_operators_to_say_nobody_else_says(note: e.AnyNote) -> None:
             c.Note(by=by, note=note)
 
 
-@pytest.mark.parametrize("note", OPERATORS, ids=lambda note: note.wire)
-def test_a_log_in_which_somebody_else_says_it_is_corrupt(note: e.AnyNote) -> None:
-    scene = Scene.at(State.DEAD_LETTERED)
-    scene.do(c.Note(by=OPERATOR, note=note))
+def test_a_log_in_which_somebody_else_says_it_is_corrupt() -> None:
+    scene = Scene.at(State.RUNNING)
+    scene.do(c.Note(by=OPERATOR, note=e.Remarked(text="seen")))
     *log, said = scene.log
-    with pytest.raises(CorruptLogError):
+    with pytest.raises(CorruptLogError, match="is an operator's to say, not a keeper's"):
         fold([*log, msgspec.structs.replace(said, who=KEEPER.who)])
+
+
+@pytest.mark.parametrize("note", [e.Remarked(text=" "), e.Remarked(text=""), e.Resolved(reason="\t\n")], ids=repr)
+def test_an_operator_says_something(note: e.AnyNote) -> None:
+    with pytest.raises(ValidationError, match="is empty: it stands on the log, so that others know"):
+        c.Note(by=OPERATOR, note=note)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.DEAD_LETTERED])
