@@ -21,11 +21,13 @@ from leftfold import App, Context, SyncContext
 from leftfold.app.context import CurrentJob
 from leftfold.app.handler import Handler
 from leftfold.core.errors import WaitExpired
+from leftfold.worker.cells import MARK
 
 LEASE: Final = 2.0
 WAIT: Final = 4.0  # how long a job waits for its signal
 HOLD: Final = 2.5 * LEASE  # how long the interpreter's lock is held
 MEMORY: Final = 256 * 2**20  # what a hog may take beyond what it has
+EXIT: Final = 3  # the code of a process that a handler ends
 
 
 class _Settings(TypedDict):
@@ -41,6 +43,7 @@ _ONE: Final[_Settings] = {**_USUAL, "max_failures": 1}
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some die of it by the dozen
 app: Final = App()
+_ISOLATED: Final = MARK in os.environ  # this process is one for isolated attempts
 _DICE: Final = random.SystemRandom()  # processes are forked: a seed would be the same in all of them
 _RECORDERS: Final[dict[int, Recorder]] = {}
 
@@ -55,7 +58,7 @@ def note(what: str, ctx: CurrentJob, **said: Any) -> None:
 @contextmanager
 def at_work(ctx: CurrentJob) -> Iterator[dict[str, int]]:
     """Record the effect, and how the handler ended. Gives what it is to return."""
-    note("begins", ctx, key=ctx.idempotency_key("effect"), kind=ctx.kind)
+    note("begins", ctx, key=ctx.idempotency_key("effect"), kind=ctx.kind, isolated=_ISOLATED)
     how = "returned"
     try:
         yield {"attempt": ctx.attempt}
@@ -63,13 +66,13 @@ def at_work(ctx: CurrentJob) -> Iterator[dict[str, int]]:
         how = type(problem).__name__
         raise
     finally:
-        note("ends", ctx, how=how)
+        note("ends", ctx, how=how, stopped=ctx.cancelled)
 
 
 def _die(ctx: CurrentJob, how: str) -> NoReturn:
-    note("dies", ctx, how=how)
+    note("dies", ctx, how=how, isolated=_ISOLATED)
     if how == "exit":
-        os._exit(3)
+        os._exit(EXIT)
     if how == "crash":
         ctypes.string_at(0)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -117,17 +120,32 @@ async def asks(ctx: Context, op: str) -> dict[str, int]:
     """Wait for a signal, but not for ever."""
     with at_work(ctx) as result:
         try:
-            await ctx.wait("go", timeout=WAIT)
+            answer = await ctx.wait("go", timeout=WAIT)
         except WaitExpired:
-            note("expired", ctx)
+            note("heard", ctx, key="go", expired=True)
+        else:
+            note("heard", ctx, key="go", expired=False, answer=answer)
         return result
+
+
+@app.job(**_USUAL)
+async def keyed(ctx: Context, op: str) -> dict[str, int]:
+    """Have a key for so long that it would be seen if another job got it meanwhile."""
+    with at_work(ctx) as result:
+        await asyncio.sleep(_DICE.uniform(1.5, 4))
+        return result
+
+
+def _grab(ctx: CurrentJob) -> None:
+    note("grabs", ctx)
+    ctypes.PyDLL(None).usleep(int(HOLD * 1_000_000))
 
 
 @app.job(**_USUAL)
 def grabs(ctx: SyncContext, op: str) -> dict[str, int]:
     """Hold the interpreter's lock for longer than a lease."""
     with at_work(ctx) as result:
-        ctypes.PyDLL(None).usleep(int(HOLD * 1_000_000))
+        _grab(ctx)
         return result
 
 
@@ -135,7 +153,7 @@ def grabs(ctx: SyncContext, op: str) -> dict[str, int]:
 def grabs_alone(ctx: SyncContext, op: str) -> dict[str, int]:
     """Hold the lock of an interpreter of its own: the lease stays."""
     with at_work(ctx) as result:
-        ctypes.PyDLL(None).usleep(int(HOLD * 1_000_000))
+        _grab(ctx)
         return result
 
 
@@ -180,6 +198,7 @@ def hog(ctx: SyncContext, op: str, how: str) -> dict[str, int]:
                 try:
                     taken = [bytearray(16 * 2**20) for _ in range(1024)]
                 except MemoryError:
+                    note("hogs", ctx)
                     if how == "kill":
                         _die(ctx, how)
                     raise MemoryError(f"attempt {ctx.attempt}") from None
@@ -209,8 +228,8 @@ async def patient(ctx: Context, op: str) -> dict[str, int]:
 
 #: How often each kind is asked for, out of all; and in which ways it may die.
 KINDS: Final[dict[Handler[..., Any], int]] = {
-    plain: 40, slow: 14, thread: 8, flaky: 14, asks: 10, grabs: 1, grabs_alone: 1, dies: 2, dies_alone: 2, poison: 1,
-    frail: 1, hog: 2, patient: 5,
+    plain: 40, slow: 14, thread: 8, flaky: 14, asks: 10, keyed: 1, grabs: 1, grabs_alone: 1, dies: 2, dies_alone: 2,
+    poison: 1, frail: 1, hog: 2, patient: 5,
 }  # fmt: skip
 _DEATHS: Final = ("exit", "crash", "kill")
 WAYS: Final = {"dies": _DEATHS, "dies_alone": _DEATHS, "poison": _DEATHS, "frail": _DEATHS, "hog": ("fail", "kill")}

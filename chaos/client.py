@@ -35,6 +35,7 @@ class Client:
         self._recorder = Recorder(folder, name)
         self._dice = random.Random(f"{seed}-{name}")  # noqa: S311 - no secrets here
         self._asked = 0
+        self._first = self._dice.sample(list(jobs.KINDS), len(jobs.KINDS))  # each of them once, whatever the dice say
         self.live: dict[str, str] = {}  # ids of jobs that may still run, with their kinds
         self.leaves = False
 
@@ -99,8 +100,8 @@ class Client:
     # --- what to ask for ----------------------------------------------------------------------------------------------
 
     def _new(self) -> Record:
-        (handler,) = self._dice.choices(list(jobs.KINDS), list(jobs.KINDS.values()))
-        kind = handler.kind
+        drawn = self._dice.choices(list(jobs.KINDS), list(jobs.KINDS.values()))
+        kind = (self._first or drawn).pop().kind
         return {"kind": kind, "how": self._dice.choice(jobs.WAYS[kind]) if kind in jobs.WAYS else None}
 
     def one(self) -> Record:
@@ -113,7 +114,7 @@ class Client:
 
     def keyed(self) -> Record:
         """Choose a job of which there may be one at a time, whoever asks."""
-        return {"new": [{"kind": "slow", "how": None, "key": f"key-{self._dice.randrange(KEYS)}"}], "request": True}
+        return {"new": [{"kind": "keyed", "how": None, "key": f"key-{self._dice.randrange(KEYS)}"}], "request": True}
 
     def many(self) -> Record:
         """Choose a batch."""
@@ -126,7 +127,7 @@ class Client:
 
     def cancel(self) -> Record | None:
         """Choose a job to be cancelled, above all one that takes its time."""
-        patient = [job_id for job_id, kind in self.live.items() if kind in {"patient", "slow"}]
+        patient = [job_id for job_id, kind in self.live.items() if kind in {"patient", "slow", "keyed"}]
         some = patient if self._dice.random() < 0.7 else list(self.live)
         mode = self._dice.choice(["soft", "hard"])
         return {"job": self._dice.choice(some), "mode": mode} if some else None

@@ -1,7 +1,7 @@
 """What each process did, in a file of its own: a line before it does something, and one when it knows what came of it.
 
-A line is one write to a file that is only appended to, so a SIGKILL loses nothing that was said. Times are those of one
-machine's clock that nobody sets: they can be compared from file to file.
+A line is one write to a file that is only appended to, so a SIGKILL loses nothing that was said. `at` is of a clock
+that nobody sets, the same for all processes of a machine; `wall` is what a store on it would write on a log just now.
 """
 
 import json
@@ -30,7 +30,7 @@ class Recorder:
 
     def note(self, what: str, **said: Any) -> None:
         """Write a line, whole, before anything else happens."""
-        line = json.dumps({"at": now(), "what": what, **said}, separators=(",", ":"))
+        line = json.dumps({"at": now(), "wall": time.time_ns() // 1000, "what": what, **said}, separators=(",", ":"))
         os.write(self._file, line.encode() + b"\n")
 
 
