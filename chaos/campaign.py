@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import leftfold
-from chaos.checker import Violation, late, violations
+from chaos.checker import Violation, violations
 from chaos.fleet import Fleet
 from chaos.grounds import SCHEMA, Ground, ground_of
 from chaos.history import ENDED, read_export
 from chaos.nemesis import Nemesis
+from chaos.of_handlers import late
 from chaos.records import Record, Recorder, Tally, read
 from chaos.story import Row, Story
 from leftfold import Engine

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled", "dead_lettered"})
+CLOSED: Final = frozenset({"failed", "dead_lettered"})
 LEASED: Final = frozenset({"claimed", "running"})
 _OPEN: Final = ("inbox", "queued", "retrying", "waiting", "parked", "stalled")
 
@@ -41,6 +42,17 @@ MOVES: Final[Mapping[tuple[str, str], tuple[str, tuple[str, ...]]]] = {
 }
 TRANSITIONS: Final = frozenset(event for event, *_ in _TABLE)
 TARGETS: Final[Mapping[str, str]] = {event: target for event, _, target, _ in _TABLE}
+#: Notes change no state; these may say them. Behind the end only operators speak, and of closed jobs only.
+NOTES: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("cancel_requested", "signalled"), ("client", "operator")),
+    **dict.fromkeys(("remarked", "resolved"), ("operator",)),
+    **dict.fromkeys(
+        ("cancel_delivered", "progress", "plan_generated", "node_started", "node_finished", "step_started",
+         "step_finished", "tool_invocation_started", "tool_invocation_finished", "compensated"), ("owner",)
+    ),
+    **dict.fromkeys(("evidence_added", "custom"), ("client", "worker", "owner", "keeper", "operator")),
+    "starved": ("worker",),
+}  # fmt: skip
 #: Who says it where the export leaves that out.
 _USUALLY: Final = {"enqueued": "client", "claimed": "worker", "started": "owner", "succeeded": "owner"}
 #: What is charged to the budget, and from which states.
@@ -104,6 +116,15 @@ def op_of(log: Sequence[Event]) -> str:
     """Give the name that the client gave to the job."""
     payload = spec_of(log).get("payload")
     return str(payload.get("op", "")) if isinstance(payload, dict) else ""
+
+
+def answers_of(log: Iterable[Event]) -> Mapping[str, Sequence[Event]]:
+    """Give what each wait of the job was answered with: by a signal before it or during it, or by its deadline."""
+    found: dict[str, list[Event]] = {}
+    for event in log:
+        if event.event in {"signalled", "resumed"}:
+            found.setdefault(event.data["key"], []).append(event)
+    return found
 
 
 def read_export(lines: Iterable[str]) -> dict[str, tuple[Event, ...]]:

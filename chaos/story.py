@@ -1,13 +1,18 @@
 """Everything that is known of a campaign, put in the order in which the rules of its checker look at it."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from chaos.history import Event, Step, op_of, walk
 from chaos.records import Record
 
 MAKING: Final = frozenset({"one", "requested", "keyed", "many"})
+WRITING: Final = MAKING | {"cancel", "signal"}
+
+#: What breaks a rule: the job, and how it does.
+Found = Iterator[tuple[str, str]]
+Rule = Callable[["Story"], Found]
 
 
 class Row(NamedTuple):
@@ -42,6 +47,8 @@ class Story:
         self.last: dict[str, Record] = {}  # the last word on each op
         self.doubtful: set[str] = set()  # ops of which an answer was lost, whatever was said later
         self.told: list[Record] = []
+        self.answers: dict[str, list[Record]] = {}  # of ops that write: the first answer, and all behind it
+        self.heard: list[Record] = []  # what handlers were told of their waits
         self.attempts: dict[tuple[str, int], Attempt] = defaultdict(lambda: Attempt([], []))
         for record in records:
             self._take(record)
@@ -55,8 +62,14 @@ class Story:
             case "told":
                 self.last[record["op"]] = record
                 self.told.append(record)
-            case "refused" | "failed" | "unknown":
+                if record["verb"] in WRITING:
+                    self.answers.setdefault(record["op"], []).append(record)
+            case "refused" | "failed" | "unknown" as what:
                 self.last[record["op"]] = record
+                if what == "refused" and record["op"] in self.answers:
+                    self.answers[record["op"]].append(record)
+            case "heard":
+                self.heard.append(record)
             case "begins" | "ends" as what:
                 getattr(self.attempts[record["job"], record["attempt"]], what).append(record)
 
@@ -64,5 +77,6 @@ class Story:
         """Give each job that somebody was told of: the name that it should have, what was asked for, and its id."""
         for told in self.told:
             if told["verb"] in MAKING:
-                for number, (new, job) in enumerate(zip(self.asked[told["op"]]["new"], told["jobs"], strict=True)):
+                pairs = zip(self.asked[told["op"]]["new"], told["jobs"], strict=False)  # a short one breaks a rule
+                for number, (new, job) in enumerate(pairs):
                     yield f"{told['op']}.{number}", new, job

@@ -7,6 +7,7 @@ from chaos.records import Record
 from chaos.story import Row, Story
 
 LEASE = 2_000_000
+LONG_AFTER = 10**9
 POLICY = {"max_failures": 3, "lease": LEASE}
 
 
@@ -68,7 +69,7 @@ def taken(actor: str, end: int) -> tuple[Any, ...]:
 
 
 def failed(attempt: int) -> dict[str, Any]:
-    return {"error": {"code": "RuntimeError", "message": f"attempt {attempt}"}}
+    return {"error": {"code": "error", "type": "RuntimeError", "message": f"attempt {attempt}"}}
 
 
 def asked(at: int, op: str, verb: str, answer: dict[str, Any], **said: Any) -> list[Record]:
@@ -84,9 +85,13 @@ def made(at: int, op: str, verb: str, job: str, kind: str, key: str | None = Non
 
 
 def worked(job: str, attempt: int, begin: int, end: int | None, how: str = "returned") -> list[Record]:
-    said = {"by": "handlers", "job": job, "attempt": attempt}
-    begins = [{"at": begin, "what": "begins", "key": f"{job}:effect", **said}]
-    return begins if end is None else [*begins, {"at": end, "what": "ends", "how": how, **said}]
+    said = {"by": "handlers", "wall": LONG_AFTER, "job": job, "attempt": attempt}
+    begins = [{"at": begin, "what": "begins", "key": f"{job}:effect", "isolated": False, **said}]
+    return begins if end is None else [*begins, {"at": end, "what": "ends", "how": how, "stopped": False, **said}]
+
+
+def heard(at: int, job: str, attempt: int, **said: Any) -> Record:
+    return {"at": at, "by": "handlers", "what": "heard", "job": job, "attempt": attempt, "key": "go", **said}
 
 
 def good() -> Past:
@@ -103,7 +108,7 @@ def good() -> Past:
     )  # fmt: skip
     asks = log_of(
         "c-3.0", "asks", second, *claimed("w1"), ("suspended", "owner", "w1", {}),
-        ("resumed", "client", "client-0", {"key": "go"}, 500_000, "c-7"), *claimed("w1"),
+        ("resumed", "client", "client-0", {"key": "go", "payload": "go"}, 500_000, "c-7"), *claimed("w1"),
         ("succeeded", "owner", "w1", {"result": {"attempt": 2}}),
     )  # fmt: skip
     stopped = log_of(
@@ -136,6 +141,7 @@ def good() -> Past:
         *worked("flaky", 1, 100, 110, "RuntimeError"), *worked("flaky", 2, 120, 130),
         *worked("lost", 1, 200, 260), *worked("lost", 2, 240, 250),  # the first one was stopped, and came back
         *worked("asks", 1, 300, 310, "Suspension"), *worked("asks", 2, 320, 330),
+        heard(325, "asks", 2, expired=False, answer="go"),
         *worked("stopped", 1, 400, 410, "CancelledError"),
         *worked("poison", 1, 500, None), *worked("poison", 2, 510, None), *worked("poison", 3, 520, None),
         *worked("again", 1, 600, 610),
