@@ -49,7 +49,7 @@ def run(store: str, seconds: float, seed: int, folder: Path, progress: Progress)
             ground.heal()
             wrong += fleet.leave(fleet.clients)
             _heal(ground, fleet, lambda left: progress(f"{store}, healing", left, 0, _kills(nemesis)))
-            wrong += fleet.leave(fleet.workers) + fleet.crashes
+            wrong += fleet.leave(fleet.workers) + fleet.crashes + fleet.alarms()
         finally:
             fleet.close()
         with leftfold.open(ground.direct, schema=SCHEMA) as engine:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from chaos.app import EXIT
 from chaos.grounds import SCHEMA, Ground
 from chaos.records import FOLDER
 
@@ -22,6 +24,11 @@ _WORKER: Final = ("-m", "leftfold", "worker", "-A", "chaos.app:app", "--concurre
 _PAUSE: Final = 0.5  # a worker that comes to a server that is down leaves again at once
 _YOUNG: Final = 5.0  # too young to have heard of signals
 TIME_TO_LEAVE: Final = 45.0
+#: How a worker ends that the campaign itself brings down, by its jobs or from outside, or that finds no store.
+_CAUSED: Final = frozenset({-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, EXIT, 75})
+#: What a worker says of a child, and what nobody says of whom all is well; tracebacks of handlers stand further in.
+_CHILD: Final = re.compile(r"a worker process ended with code (-?\d+)")
+_ALARM: Final = re.compile(r"Traceback \(|\S+Z CRITICAL |.*never retrieved")
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None)  # loaded here: behind a fork it could wait
 
@@ -52,7 +59,7 @@ class Fleet:
         self._ground, self._folder, self._seed = ground, folder, seed
         self.workers = [Slot(f"worker-{number}") for number in range(len(WORKERS))]
         self.clients = [Slot(f"client-{number}") for number in range(CLIENTS)]
-        self.crashes: list[str] = []  # of clients that ended by themselves: they never should
+        self.crashes: list[str] = []  # of those that ended by themselves: they never should
         self._env = {
             **os.environ, FOLDER: str(folder), "LEFTFOLD_DATABASE_URL": ground.of_workers, "LEFTFOLD_SCHEMA": SCHEMA,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
@@ -75,8 +82,9 @@ class Fleet:
         if slot.process is not None:
             if slot.process.poll() is None:
                 return False
-            if slot in self.clients and not slot.killed:
-                self.crashes.append(f"{slot.name}-{slot.born} ended by itself, with code {slot.process.returncode}")
+            code = slot.process.returncode
+            if not slot.killed and (slot in self.clients or code not in _CAUSED):
+                self.crashes.append(f"{slot.name}-{slot.born} ended by itself, with code {code}")
             slot.process = None
         return time.monotonic() - slot.begun > _PAUSE
 
@@ -125,11 +133,24 @@ class Fleet:
                 wrong += [f"{slot.name}-{slot.born} left with code {code}"] if code and not young else []
         return wrong
 
+    def alarms(self) -> list[str]:
+        """Give what the logs of workers say that no kill explains."""
+        logs = sorted(self._folder.glob("worker-*.log"))
+        return [f"{log.stem}: {alarm}" for log in logs for alarm in alarms_in(log.read_text(errors="replace"))]
+
     def close(self) -> None:
         """End everybody who is ours, also whoever lost his parent."""
         for slot in (*self.workers, *self.clients):
             self.kill(slot)
         send(list(_of(self._folder)), signal.SIGKILL)
+
+
+def alarms_in(log: str) -> Iterator[str]:
+    """Find the lines that say that a worker, or a child of one, ended for a reason that nobody gave."""
+    for number, line in enumerate(log.splitlines(), start=1):
+        child = _CHILD.search(line)
+        if _ALARM.match(line) or (child and int(child[1]) not in _CAUSED):
+            yield f"line {number}: {line}"
 
 
 def _end_with_us() -> None:
