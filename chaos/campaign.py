@@ -99,8 +99,7 @@ def _judged(store: str, engine: Engine, folder: Path, nemesis: Nemesis, wrong: l
         "jobs": len(story.logs),
         "events": sum(map(len, story.logs.values())),
         "attempts": sum(step.event.event == "claimed" for steps in story.steps.values() for step in steps),
-        "effects": sum(record["what"] == "begins" for record in records),
-        "interpreters brought down": sum(record["what"] == "dies" for record in records),
+        **_of_handlers(records),
         **nemesis.counts,
         "outcomes that came late": late(story),
         "lost": sum(each.rule == "lost" for each in found),
@@ -129,6 +128,18 @@ def _of_clients(records: list[Record]) -> dict[str, Any]:
         "operations refused": words["refused"],
         "outcomes unknown": words["unknown"],
         "store not there": words["failed"],
+    }
+
+
+def _of_handlers(records: list[Record]) -> dict[str, Any]:
+    words = Counter(record["what"] for record in records if record["by"].startswith("handlers-"))
+    isolated = sum(record["what"] == "dies" and record["isolated"] for record in records)
+    return {
+        "effects": words["begins"],
+        "workers brought down by jobs": words["dies"] - isolated,
+        "isolated processes brought down": isolated,
+        "interpreter's lock held": words["grabs"],
+        "memory exhausted": words["hogs"],
     }
 
 

@@ -16,8 +16,11 @@ SECONDS: Final = float(os.environ.get("LEFTFOLD_CHAOS_SECONDS", "50"))
 SEED: Final = 6
 
 #: What a campaign must have come to at least, lest it shows nothing: low enough for a machine that is busy otherwise.
+#: Outcomes that came late are not among it: each needs somebody who holds the lock, or is stopped, and is not killed
+#: before he goes on, while another one has claimed his job. Nothing makes sure of that in so short a time.
 BOTH: Final = {"operations": 100, "attempts": 50, "worker processes killed": 3, "clients killed": 1, "zombies": 1,
-               "interpreters brought down": 1}  # fmt: skip
+               "workers brought down by jobs": 1, "isolated processes brought down": 1, "interpreter's lock held": 1,
+               "memory exhausted": 1}  # fmt: skip
 LEAST: Final = {
     "sqlite": BOTH | {"locks held": 1},
     "postgres": BOTH | {"database crashes": 2, "connections cut": 2, "rounds of cut replies": 1, "black holes": 1},
