@@ -87,6 +87,7 @@ class Client:
 
     def finish(self, predecessor: Path) -> None:
         """Ask again what another one asked for last, if nobody knows what came of it."""
+        self._first.clear()  # that one asked for each kind: those that kill workers are not to be most of all
         last: Record = {}
         for record in read_file(predecessor):
             if record["what"] == "asks":
