@@ -327,11 +327,12 @@ class _Redrive:
         if not self._canaries and self._refused:
             first = next(iter(self._refused.values()))
             return f"no canary can be tried again: job {first.job_id}: {first.message}"
-        there = self._engine.list(ids=self._canaries, limit=CANARIES_MAX).jobs if self._canaries else ()
+        there = self._engine.list(ids=self._canaries, limit=CANARIES_MAX).jobs
         wrong = [job for job in there if job.state is not State.SUCCEEDED]
+        missing = len(self._canaries) - len(there)
         if not wrong:
-            return None
-        count = f"{len(wrong)} of {len(self._canaries)} canaries did not succeed"
+            return f"{missing} canaries are not there any more" if missing else None
+        count = f"{len(wrong) + missing} of {len(self._canaries)} canaries did not succeed"
         state = "frozen" if wrong[0].frozen else wrong[0].state
         return f"{count}, the first of them is {wrong[0].id}, which is {state}; the other letters were left alone"
 

@@ -123,17 +123,21 @@ READINGS: dict[str, Callable[[Any, str], Any]] = {
     "counts": lambda on, _: on.counts(),
     "queues": lambda on, _: on.queues(),
     "consumers": lambda on, _: on.consumers(),
+    "incidents": lambda on, _: on.incidents(),
 }
 
 
 def test_what_is_read_over_a_connection_that_breaks_is_read_anew(
     proxy: Proxy, through: Place, on_postgres: SchemaGround
 ) -> None:
-    # What workers read is empty here, or new each time; it is read in the same way as all the rest.
-    assert set(READINGS) == READS - {"close", "export_jobs", "clock", "look_many", "next_due", "workers"}
+    # What workers read is empty here, or new each time; it is read in the same way as all the rest. One incident is
+    # read as all of them are.
+    others = {"close", "export_jobs", "clock", "look_many", "next_due", "workers", "incident"}
+    assert set(READINGS) == READS - others
     row = ROWS["acknowledge more"]
     on_postgres.set_up(row)
     (job,) = on_postgres.engine().list().jobs
+    on_postgres.engine().dead_letter(job.id, "beyond hope")
     with through.open(clock=lambda: NOW, actor=ACTOR) as engine:
         for name, read in READINGS.items():
             expected = read(on_postgres.engine(), job.id)

@@ -5,12 +5,14 @@ its own arguments, environment, folder and files, that ends as the interpreter d
 and loads modules is not seen so: give `fresh` to `command.run` for that.
 """
 
+import atexit
 import functools
 import gc
 import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -55,7 +57,9 @@ class _Nursery:
     """One per process of the tests. It ends when its standard input does, so with us."""
 
     def __init__(self) -> None:
-        self.path = str(Path(tempfile.mkdtemp(prefix="nursery-")) / "line")
+        folder = Path(tempfile.mkdtemp(prefix="nursery-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        self.path = str(folder / "line")
         command = [sys.executable, "-m", "tests.e2e.nursery", self.path]
         env = {**os.environ, "PYTHONUTF8": "1"}
         self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

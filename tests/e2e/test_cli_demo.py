@@ -38,7 +38,7 @@ def test_every_job_is_accounted_for_and_its_commands_work_as_printed(tmp_path: P
         assert re.search(fact, ran.out), fact
     url = re.findall(r"export LEFTFOLD_DATABASE_URL=(\S+)$", ran.out, re.MULTILINE)
     commands = re.findall(r":  +leftfold (.+)$", ran.out, re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         looked = run(*command.split(), env={"LEFTFOLD_DATABASE_URL": url[0]})
         assert looked.code == 0, looked.err

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.concurrency.crowd import eventually
 from tests.worker.real import SECONDS, sound, until, working
 
 from leftfold import App, Context, SyncContext
-from leftfold.core.lifecycle import State
+from leftfold.core.lifecycle import ENDED, State
 
 
 def told(handle: Any) -> list[str]:
@@ -137,4 +139,34 @@ def test_a_hard_cancellation_is_heard_soon(app: App) -> None:
 
     asyncio.run(main())
     assert told(handle) == ["cancelled by client, hard"]
+    sound(app.engine)
+
+
+def test_who_blocks_the_event_loop_is_cancelled_all_the_same(app: App) -> None:
+    let_go = threading.Event()
+
+    @app.job(name="block", lease=3600)
+    async def block(ctx: Context) -> str:
+        let_go.wait(SECONDS)  # the whole worker waits with it
+        return "too late"
+
+    handle = block.enqueue()
+
+    def cancel() -> None:
+        with suppress(TimeoutError):
+            eventually(lambda: handle.get().state is State.RUNNING, SECONDS)
+            handle.cancel(reason="enough")
+            eventually(lambda: handle.get().state is State.CANCELLED, SECONDS)
+        let_go.set()
+
+    async def main() -> None:
+        async with working(app, poll=0.1, cancel_grace=0.1):
+            await until(lambda: handle.get().state in ENDED)
+
+    boss = threading.Thread(target=cancel)
+    boss.start()
+    asyncio.run(main())
+    boss.join()
+    assert told(handle) == ["cancel_requested by client", "cancel_delivered by owner", "cancelled by owner, hard"]
+    assert "blocks all others" in (handle.history()[-1].event.reason or "")  # type: ignore[union-attr]
     sound(app.engine)

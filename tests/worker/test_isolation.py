@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.concurrency.crowd import eventually
 from tests.places import Place
@@ -246,6 +247,31 @@ def test_a_job_that_kills_its_interpreter_is_found_among_a_hundred(place: Place,
         assert town.logs()[guilty].count("stalled") == 1, "the next attempts had a process of their own"
 
 
+def test_new_jobs_of_a_kind_that_kills_have_processes_of_their_own(file_town: Town) -> None:
+    town = file_town
+    town.write(JOBS + ISOLATED)
+    innocents = town.enqueue("nap", 3, lease=1, max_failures=2, seconds=3.0)
+    first = town.enqueue("poison", lease=1, max_failures=3)
+    worker = town.start("--concurrency", "30")
+    assert worker.left() == -KILL
+    worker = town.start("--concurrency", "30")
+    eventually(lambda: town.engine.get(first[0]).state == "dead_lettered", SECONDS)
+    second = town.enqueue("poison", 5, lease=1, max_failures=2)
+    eventually(lambda: all(town.engine.get(job).state == "dead_lettered" for job in second), SECONDS)
+    eventually(lambda: all(town.engine.get(job).state == "succeeded" for job in innocents), SECONDS)
+    assert {town.engine.get(job).failures for job in innocents} == {1}, "charged once, for the first"
+    eventually(lambda: "poison" in msgspec.json.decode(town.engine.workers()[-1].told)["suspects"], SECONDS)
+    worker.kill()
+    worker = town.start("--concurrency", "30")
+    worker.wait_until_up()
+    third = town.enqueue("poison", 2, lease=1, max_failures=2)
+    eventually(lambda: all(town.engine.get(job).state == "dead_lettered" for job in third), SECONDS)
+    worker.tell(TERM)
+    assert worker.left() == 0, worker.log
+    for job in second + third:
+        assert "stalled" not in town.logs()[job], "no worker went down with it"
+
+
 HANGING_UP = """
 @app.job(**POOL)
 def hang_up(ctx: SyncContext) -> None:
@@ -274,8 +300,11 @@ def runaway(ctx: SyncContext) -> None:
 @app.job(isolation="process", lease=5, max_failures=1)
 def with_a_child(ctx: SyncContext) -> None:
     say("begin", ctx)
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         time.sleep(60)
+    with open("child", "w") as file:
+        file.write(str(child))
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -302,6 +331,7 @@ def test_the_end_of_a_process_is_heard_whatever_it_has_started(cells: Town) -> N
     error = cells.engine.get(job).error
     assert (error and error.code) == "crashed"
     assert "SIGKILL" in (error.message if error else "")
+    assert not alive(int((cells.folder / "child").read_text())), "what it has started ends with it"
 
 
 def test_an_idle_process_that_died_costs_nobody_an_attempt(cells: Town) -> None:

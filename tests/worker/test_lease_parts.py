@@ -79,6 +79,7 @@ class Desk:
             self._open,
             Pulse(OWNER, {}),
             look_every=look_every,
+            cancel_grace=0.0,
             lost=self._lose,
             asked_to_stop=lambda held: self.asked_to_stop.append(held.claim.kind),
         )

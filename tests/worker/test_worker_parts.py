@@ -10,23 +10,27 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 from tests.concurrency.crowd import eventually
 from tests.places import file_in
 from tests.worker.parts import SOON, Faults, held_in, unheld
 from tests.worker.real import sound, until
 
 from leftfold import App, Context
+from leftfold.core import events as e
 from leftfold.core.commands import Complete
 from leftfold.core.errors import OutcomeUnknownError, StoreUnavailableError
 from leftfold.store.ops import Ask
-from leftfold.store.replies import Claim
+from leftfold.store.replies import Claim, WorkerView
 from leftfold.worker import writing
 from leftfold.worker.attempt import Attempt
 from leftfold.worker.clocks import now
 from leftfold.worker.lease import Held
 from leftfold.worker.logs import JobFilter, JsonFormatter, TextFormatter, about
 from leftfold.worker.pulse import Pulse
+from leftfold.worker.suspects import Suspects
 from leftfold.worker.threads import Threads
 from leftfold.worker.writing import Ended, Writer
 
@@ -221,6 +225,38 @@ def test_what_is_not_foreseen_ends_the_writer(office: Office) -> None:
     assert office.done == ["a"], "the attempt left the crew all the same"
 
 
+def test_notes_are_tried_again_but_for_progress(office: Office) -> None:
+    async def main() -> None:
+        writer = await office.writer()
+        (ended,) = office.ended("a")
+        claim = ended.attempt.held.claim
+        engine = await office.app.aengine()
+        real, asked = engine.note_many, list[list[str]]()
+
+        async def note(notes: Any) -> Any:
+            given = list(notes)
+            asked.append([each.wire for _, each in given])
+            if len(asked) < 3:
+                raise StoreUnavailableError("not yet")
+            return await real(given)
+
+        engine.note_many = note  # type: ignore[method-assign]  # the real one, but for what happens before it
+        writer.tell(claim, e.Progress(fraction=0.5))
+        writer.tell(claim, e.CancelDelivered())
+        writer.put(ended)
+        running = asyncio.create_task(writer.run())
+        async with asyncio.timeout(SOON):
+            await writer.flushed()
+        assert asked == [["cancel_delivered", "progress"], ["cancel_delivered"], ["cancel_delivered"]]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await office.app.aclose()
+
+    asyncio.run(main())
+    (job,) = office.boss.list().jobs
+    assert [record.event.wire for record in office.boss.history(job.id)][-2:] == ["cancel_delivered", "succeeded"]
+
+
 def test_a_writer_without_work_says_that_it_lives(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MARK_EVERY", 0.02)
 
@@ -251,7 +287,41 @@ def test_the_pulse_tells_the_age_of_each_loop() -> None:
     pulse.starved(2.5)
     told = pulse.told()
     assert (told["running"], told["done"], told["starved"]) == (1, 1, 2.5)
+    assert told["suspects"] == {}
     assert told["loops"] == {"claiming": 0.0, "deadlines": 0.0, "keeper": 0.0, "renewals": 0.0, "writing": 60.0}
+
+
+def test_a_kind_is_suspected_while_it_is_tried_and_guilty_for_a_while() -> None:
+    suspects = Suspects()
+    suspects.accuse("poison")
+    suspects.accuse("poison")
+    suspects.accuse("innocent")
+    assert "poison" in suspects
+    assert "innocent" in suspects
+    assert "other" not in suspects
+    suspects.acquit("innocent")
+    suspects.acquit("poison")
+    assert "innocent" not in suspects
+    assert "poison" in suspects
+    suspects.convict("poison")
+    suspects.acquit("poison")
+    assert "poison" in suspects
+    assert suspects.told() == {"poison": 600.0}
+
+
+def test_a_worker_learns_from_those_before_it() -> None:
+    def view(told: object, age: float) -> WorkerView:
+        text = msgspec.json.encode(told)
+        return WorkerView(name="w", started_at=0, beat_at=0, age=round(age * 1_000_000), told=Raw(text))
+
+    suspects = Suspects()
+    suspects.learn([
+        view({"suspects": {"poison": 500.0, "old": 20.0, "absurd": 1e9}}, 30),
+        view({"suspects": {"poison": 100.0}}, 1),
+        view({}, 1),
+    ])  # fmt: skip
+    assert "old" not in suspects
+    assert suspects.told() == {"absurd": 570.0, "poison": 470.0}
 
 
 def logged(formatter: logging.Formatter, log: Callable[[logging.Logger], None]) -> str:

@@ -54,6 +54,7 @@ class Attempt:
         self._entered = False
         self._stage = Stage.INPUT
         self._closing: asyncio.Future[None] | None = None
+        self.has_died = False  # and its process with it
         self.task: asyncio.Task[None] | None = None
         self.thread: asyncio.Future[Any] | None = None  # of a `def` handler; it may outlive the attempt
 

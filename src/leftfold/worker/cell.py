@@ -255,10 +255,13 @@ class Nursery:
 
     def _bury(self) -> None:
         for pid in list(self._children):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._children.discard(pid)
-                self._say(f"ended {pid} {os.waitstatus_to_exitcode(status)}")
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)  # what it started; as long as it is not buried, no other has its number
+            _, status = os.waitpid(pid, 0)
+            self._children.discard(pid)
+            self._say(f"ended {pid} {os.waitstatus_to_exitcode(status)}")
 
 
 def main() -> None:

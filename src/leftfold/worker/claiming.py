@@ -70,8 +70,7 @@ class Claimer:
             claims = await self._engine.claim(
                 self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=room, start=True
             )
-            for claim in claims:
-                self._crew.begin(claim, asked_at)
+            self._crew.begin_all(claims, asked_at)
             self._pulse.mark("claiming")
             if not claims:
                 if settled:

@@ -23,7 +23,7 @@ from leftfold.worker.threads import Threads
 from leftfold.worker.writing import Ended, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leftfold.app.app import App
     from leftfold.engine import Engine
@@ -48,6 +48,7 @@ class Crew:
         look_every: float,
     ) -> None:
         self._app, self._pulse, self._size, self._state = app, pulse, size, state
+        self._suspects = pulse.suspects
         self._cancel_grace = cancel_grace
         self._attempts: dict[Held, Attempt] = {}
         self._leaked = 0  # threads that go on although their attempts are over
@@ -61,6 +62,7 @@ class Crew:
             open_engine,
             pulse,
             look_every=look_every,
+            cancel_grace=cancel_grace,
             lost=lambda held, why: _tell(loop, self._lose, held, why),
             asked_to_stop=lambda held: _tell(loop, self._ask_to_stop, held),
         )
@@ -77,12 +79,19 @@ class Crew:
         running = len(self._attempts) - unwritten + self._leaked
         return self._size - running - max(0, unwritten - self._size)
 
-    def begin(self, claim: Claim, asked_at: float) -> None:
-        """Enter the handler of a job that was just claimed, and started with that."""
+    def begin_all(self, claims: "Sequence[Claim]", asked_at: float) -> None:
+        """Enter the handlers of jobs that were just claimed, and started with that."""
+        for claim in claims:  # first all: a job that is new may do what brought down the one that was lost
+            if claim.lost:
+                self._suspects.accuse(claim.kind)
+        for claim in claims:
+            self._begin(claim, asked_at)
+
+    def _begin(self, claim: Claim, asked_at: float) -> None:
         handler = self._app.handlers[claim.kind]
         context = (Context if handler.is_async else SyncContext)(self._app, claim, self._desk, self._state)
         held = Held(claim, asked_at, context.stop)
-        if handler.isolated or claim.lost:
+        if handler.isolated or claim.lost or claim.kind in self._suspects:
             attempt: Attempt = IsolatedAttempt(
                 handler, held, context, self._threads, cells=self._cells, desk=self._desk
             )
@@ -98,6 +107,11 @@ class Crew:
             command = await attempt.run(self._app.middlewares)
         except BaseException as problem:  # noqa: BLE001 - a GeneratorExit out of a future closes whoever awaits it
             command = attempt.failed(problem)
+        if attempt.has_died:
+            self._suspects.convict(attempt.held.claim.kind)
+        if attempt.held.claim.lost:
+            self._suspects.acquit(attempt.held.claim.kind)
+        attempt.held.has_ended = True
         if attempt.thread is not None and not attempt.thread.done():
             _LOG.warning("its thread goes on, and takes up room until it ends: let it look at ctx.cancelled")
             self._leaked += 1
@@ -132,6 +146,7 @@ class Crew:
         if attempt is None or attempt.stopped is not None or attempt.has_ended:
             return
         _LOG.info("asked to stop: somebody cancelled the job", extra=about(held.claim))
+        held.was_told = True
         self.writer.tell(held.claim, e.CancelDelivered())
         attempt.stop(Stop.ASKED)
         self._desk.loop.call_later(self._cancel_grace, self._force, attempt)

@@ -87,6 +87,7 @@ class IsolatedAttempt(Attempt):
         except TimeoutError:
             return self._said(self._of_failure, TimedOut(f"the attempt took longer than {(timeout or 0) / 1e6:g} s"))
         except CellDied as died:
+            self.has_died = self.stopped is None
             return self._crashed("crashed", str(died))
         except LeftfoldError as problem:  # of a store that did not answer what the handler asked
             return self._said(self._of_failure, problem)

@@ -12,11 +12,12 @@ from contextlib import suppress
 from typing import Final
 
 from leftfold.core import events as e
-from leftfold.core.commands import Actor
+from leftfold.core.commands import Actor, Cancel, Note
 from leftfold.core.errors import LeftfoldError, RefusedError, StoreError
 from leftfold.core.lifecycle import Who
+from leftfold.core.values import CancelMode
 from leftfold.engine import Engine
-from leftfold.store.ops import Outcome
+from leftfold.store.ops import Ask, Outcome
 from leftfold.store.replies import Claim, Receipt
 from leftfold.worker.clocks import now
 from leftfold.worker.pulse import Pulse
@@ -29,6 +30,7 @@ _AGAIN: Final = 0.5
 _BEAT_EVERY: Final = 5.0
 _LOOK_EVERY: Final = 1.0
 _LATE: Final = 1.0
+_LOOP_SECONDS: Final = 2.0  # behind the grace, the event loop has so long to do by itself what it is to do
 _MOST: Final = 5_000  # in one statement
 
 
@@ -39,6 +41,9 @@ class Held:
         self.claim = claim
         self.stop = stop  # tells the handler; from any thread, whatever the event loop does
         self.asked_to_stop = False
+        self.asked_to_stop_at = 0.0
+        self.was_told = False  # the event loop stopped its handler, and says so on the log
+        self.has_ended = False  # its handler has: what came of it is on its way to the store
         self.look_at = 0.0
         self.length = claim.policy.lease / _SECOND
         self.renewed(asked_at)
@@ -63,11 +68,13 @@ class Leases:
         pulse: Pulse,
         *,
         look_every: float,
+        cancel_grace: float,
         lost: Callable[[Held, str], None],
         asked_to_stop: Callable[[Held], None],
     ) -> None:
         self._open = engine
         self._look_every = look_every
+        self._cancel_grace = cancel_grace
         self._pulse = pulse
         self._lost = lost
         self._asked_to_stop = asked_to_stop
@@ -119,6 +126,7 @@ class Leases:
                 engine = engine or self._open()
                 self._renew(engine)
                 self._look(engine)
+                self._force(engine)
                 self._say_what_was_starved(engine)
                 self._pulse.mark("renewals")
                 if now() >= beat_at:
@@ -205,9 +213,24 @@ class Leases:
             # Refused, or its log is broken: in either case there is nothing to hold on to, and others go on.
             self._give_up(held, str(outcome))
         elif outcome.cancel_requested and not held.asked_to_stop:
-            held.asked_to_stop = True
+            held.asked_to_stop, held.asked_to_stop_at = True, now()
             held.stop()
             self._asked_to_stop(held)
+
+    def _force(self, engine: Engine) -> None:
+        """Cancel jobs without their handlers, where the event loop should have done so: one of them blocks it."""
+        late = now() - self._cancel_grace - _LOOP_SECONDS
+        for held in self._all():
+            if not held.asked_to_stop or held.has_ended or held.asked_to_stop_at > late:
+                continue
+            reason = f"the handler did not stop within {self._cancel_grace:g} s, and blocks all others"
+            by = held.claim.actor
+            told = [] if held.was_told else [Note(by=by, note=e.CancelDelivered())]  # by its context it was
+            commands: list[Note | Cancel] = [*told, Cancel(by=by, mode=CancelMode.HARD, reason=reason)]
+            for outcome in engine.settle_many([Ask(held.claim.job_id, command) for command in commands]):
+                if isinstance(outcome, StoreError):
+                    raise outcome
+            self._give_up(held, reason)
 
     def _give_up(self, held: Held, why: str) -> None:
         with self._changed:

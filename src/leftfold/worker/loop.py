@@ -141,7 +141,7 @@ class Worker:
             state, engine, office = begun
             about = {"queues": self._wishes.queues, "kinds": self._wishes.kinds, "concurrency": self._concurrency}
             pulse = Pulse(self.identity, about)
-
+            pulse.suspects.learn(await engine.workers())
             crew = Crew(
                 self.app, engine, office,
                 lambda: opening.open(self.app.url, pool_size=1, create=False, **settings), pulse,

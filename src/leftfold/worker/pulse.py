@@ -7,6 +7,7 @@ import threading
 from typing import Any, Final
 
 from leftfold.worker.clocks import now
+from leftfold.worker.suspects import Suspects
 
 #: So often a loop says that it lives, also where there is nothing to do.
 MARK_EVERY: Final = 5.0
@@ -19,6 +20,7 @@ class Pulse:
 
     def __init__(self, worker: str, about: dict[str, Any]) -> None:
         self.worker = worker
+        self.suspects = Suspects()
         self._about = {"host": socket.gethostname(), "pid": os.getpid(), "python": platform.python_version(), **about}
         self._marks = dict.fromkeys(_LOOPS, now())  # from the start: one that never runs is silent, not unknown
         self._errors: dict[str, str] = {}
@@ -59,6 +61,7 @@ class Pulse:
             "running": self._running,
             "done": self._done,
             "starved": round(self._starved, 1),
+            "suspects": self.suspects.told(),
             "errors": dict(self._errors),
             "loops": {loop: round(moment - at, 1) for loop, at in sorted(self._marks.items())},
         }

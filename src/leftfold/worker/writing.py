@@ -132,14 +132,23 @@ class Writer:
         return notes
 
     async def _write_notes(self, notes: list[tuple[Claim, e.AnyNote]]) -> None:
-        """Write notes, once: a refusal means that the job is somebody else's, or that it has said enough."""
-        if not notes:
-            return
-        try:
-            outcomes = await self._engine.note_many(notes)
-        except StoreError as problem:
-            self._pulse.failed("writing", problem)
-            _LOG.warning("%d notes could not be written: %s", len(notes), problem)
+        """Write notes. A refusal means that the job is somebody else's, or that it has said enough.
+
+        Progress is written once, or not at all. Other notes are tried again before anything that comes behind them; of
+        one whose answer was lost there may be two.
+        """
+        pause = pauses()
+        while notes:
+            try:
+                outcomes = await self._engine.note_many(notes)
+                break
+            except StoreError as problem:
+                self._pulse.failed("writing", problem)
+                _LOG.warning("%d notes could not be written: %s", len(notes), problem)
+                notes = [(claim, note) for claim, note in notes if not isinstance(note, e.Progress)]
+            if notes:
+                await asyncio.sleep(next(pause))
+        else:
             return
         for (claim, note), outcome in zip(notes, outcomes, strict=True):
             if isinstance(outcome, LeftfoldError):

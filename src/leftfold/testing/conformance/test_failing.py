@@ -15,7 +15,7 @@ from leftfold.core.errors import (
     TransientError,
     ValidationError,
 )
-from leftfold.core.letters import Reason, Stage
+from leftfold.core.letters import Reason, Stage, incident_of
 from leftfold.core.lifecycle import State, Who
 from leftfold.core.limits import MINUTE, SECOND
 from leftfold.testing.clock import START
@@ -191,6 +191,7 @@ class TestDeadLetter:
         assert scene.last(claim.job_id).event == e.DeadLettered(
             error=BROKEN, reason_code=Reason.TIMEOUT, stage=Stage.FETCH, last_error=BROKEN, attempts=1,
             last_owner="worker-1", last_lease_expires_at=START + 90 * SECOND, correlation_id="order-7",
+            incident=incident_of(KIND, Reason.TIMEOUT, Stage.FETCH, BROKEN),
         )  # fmt: skip
         assert scene.job(claim.job_id).failures == 1
 
@@ -209,6 +210,7 @@ class TestDeadLetter:
         assert scene.last(job_id).event == e.DeadLettered(
             error=BROKEN, reason_code=Reason.POLICY_VIOLATION, stage=Stage.EXEC, last_error=None, attempts=0,
             last_owner=None, last_lease_expires_at=None, correlation_id=None,
+            incident=incident_of(KIND, Reason.POLICY_VIOLATION, Stage.EXEC, BROKEN),
         )  # fmt: skip
 
     @pytest.mark.parametrize("stage", Stage)
