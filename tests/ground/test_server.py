@@ -86,7 +86,7 @@ def terminate_everything(admin: Connection) -> int:
 def test_a_session_that_sat_idle_in_its_transaction_too_long_is_run_anew(
     on_postgres: Place, admin: Connection, place: int
 ) -> None:
-    with with_settings(on_postgres, {"idle_in_transaction_session_timeout": "20ms"}).open() as engine:
+    with with_settings(on_postgres, {"idle_in_transaction_session_timeout": "200ms"}).open() as engine:
         job_id = engine.enqueue("work").job_id
 
         def sit_idle(_: Query | None) -> None:
