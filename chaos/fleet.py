@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -30,9 +29,6 @@ _CAUSED: Final = frozenset({-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, E
 #: What a worker says of a child, and what nobody says of whom all is well; tracebacks of handlers stand further in.
 _CHILD: Final = re.compile(r"a worker process ended with code (-?\d+)")
 _ALARM: Final = re.compile(r"Traceback \(|\S+Z CRITICAL |.*never retrieved")
-#: How a process for isolated attempts ends that was just started when its worker was killed: nobody talks to it.
-_ORPHAN: Final = re.compile(r"BrokenPipeError: |msgspec\.DecodeError: Input data was truncated$")
-_FURTHER: Final = re.compile(r" |\S+Z ")  # a traceback goes on; a child beside it may say something meanwhile
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None)  # loaded here: behind a fork it could wait
 
@@ -151,19 +147,10 @@ class Fleet:
 
 def alarms_in(log: str) -> Iterator[str]:
     """Find the lines that say that a worker, or a child of one, ended for a reason that nobody gave."""
-    lines = log.splitlines()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(log.splitlines(), start=1):
         child = _CHILD.search(line)
-        if (_ALARM.match(line) and not _is_orphans(lines[number:])) or (child and int(child[1]) not in _CAUSED):
+        if _ALARM.match(line) or (child and int(child[1]) not in _CAUSED):
             yield f"line {number}: {line}"
-
-
-def _is_orphans(behind: list[str]) -> bool:
-    """Tell whether this is the rest of the traceback of a process whose worker was gone before it was ready."""
-    frames = list(takewhile(_FURTHER.match, behind))
-    last = behind[len(frames)] if len(frames) < len(behind) else ""
-    begins = any("leftfold/worker/cell.py" in line and line.endswith(", in main") for line in frames)
-    return begins and bool(_ORPHAN.match(last))
 
 
 def _end_with_us() -> None:

@@ -20,13 +20,6 @@ WELL = f"""\
 {_AT} ERROR   leftfold.worker a worker process ended with code 75: the next one starts in 1.0 s
 leftfold: store_unavailable: the server is not there
 """
-ORPHAN = """\
-Traceback (most recent call last):
-  File "src/leftfold/worker/cell.py", line 287, in <module>
-    main()
-  File "src/leftfold/worker/cell.py", line 282, in main
-    control.sendall(b"ready\\n")
-"""
 ALARMS = (
     "Traceback (most recent call last):",
     f"{_AT} CRITICAL leftfold.worker the worker ends: its loop keeper failed: KeyError('x')",
@@ -37,15 +30,6 @@ ALARMS = (
 
 def test_kills_and_handlers_that_fail_are_no_alarm() -> None:
     assert list(alarms_in(WELL)) == []
-
-
-@pytest.mark.parametrize(
-    "end", ["BrokenPipeError: [Errno 32] Broken pipe", "msgspec.DecodeError: Input data was truncated"]
-)
-def test_a_process_that_was_being_born_when_its_worker_was_killed_is_no_alarm(end: str) -> None:
-    assert list(alarms_in(f"{WELL}{ORPHAN}{end}\n")) == []
-    assert list(alarms_in(f"{WELL}{ORPHAN}KeyError: 'x'\n")) == ["line 9: Traceback (most recent call last):"]
-    assert len(list(alarms_in(f"{WELL}{ORPHAN.replace('cell.py', 'loop.py')}{end}\n"))) == 1
 
 
 @pytest.mark.parametrize("line", ALARMS)

@@ -1,6 +1,7 @@
 """Attempts in processes of their own: what a handler does to its interpreter, it does to nobody else."""
 
 import os
+import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -411,6 +412,20 @@ def test_a_lost_job_runs_in_the_worker_where_there_is_no_other_way(
     file_app.run_worker(until_idle=True)
     assert job.result() == os.getpid()
     assert "runs in the worker itself, although its last attempt was lost" in caplog.text
+
+
+@pytest.mark.parametrize("said", [b"", b'{"half a '])
+def test_a_process_whose_worker_is_gone_before_it_is_up_ends_without_a_word(said: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "leftfold.worker.cell", str(theirs.fileno())], pass_fds=(theirs.fileno(),),
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+    with ours:
+        ours.sendall(said)
+    _, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, err) == (0, b"")
 
 
 def test_an_app_that_nobody_can_import_is_told_so(tmp_path: Path) -> None:

@@ -205,7 +205,9 @@ class Nursery:
         unread = b""
         while True:
             if poll.poll(_LOOK_MILLISECONDS if self._children else None):
-                text, given, _, _ = socket.recv_fds(self._control, 4096, 64)
+                text, given = b"", list[int]()
+                with suppress(ConnectionError):  # the worker died, and had not heard all that we said
+                    text, given, _, _ = socket.recv_fds(self._control, 4096, 64)
                 if not text:
                     break
                 self._given += given
@@ -227,7 +229,8 @@ class Nursery:
             _kill(int(pid))
 
     def _say(self, line: str) -> None:
-        self._control.sendall(f"{line}\n".encode())
+        with suppress(ConnectionError):  # who is gone is noticed with the next look
+            self._control.sendall(f"{line}\n".encode())
 
     def _fork(self, connection: int) -> None:
         sys.stdout.flush()  # else both would write it
@@ -272,8 +275,16 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file
     control = socket.socket(fileno=int(sys.argv[1]))
     sys.argv[1:] = []
+    with suppress(ConnectionError):  # a worker that dies meanwhile needs nobody
+        _begin(control)
+
+
+def _begin(control: socket.socket) -> None:
     with control.makefile("rb") as lines:  # the worker waits for our answer before it says more
-        begin = msgspec.json.decode(lines.readline(), type=frames.Begin)
+        line = lines.readline()
+    if not line.endswith(b"\n"):  # it died while it spoke
+        return
+    begin = msgspec.json.decode(line, type=frames.Begin)
     try:
         app = find_app(begin)
     except BaseException as problem:  # noqa: BLE001 - of whatever the user's module does
