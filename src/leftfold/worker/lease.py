@@ -30,7 +30,7 @@ _AGAIN: Final = 0.5
 _BEAT_EVERY: Final = 5.0
 _LOOK_EVERY: Final = 1.0
 _LATE: Final = 1.0
-_LOOP_SECONDS: Final = 2.0  # behind the grace, the event loop has so long to do by itself what it is to do
+_LOOP_SECONDS: Final = 5.0  # behind the grace, the event loop has so long to do by itself what it is to do
 _MOST: Final = 5_000  # in one statement
 
 
