@@ -68,7 +68,7 @@ def _rage(fleet: Fleet, nemesis: Nemesis, seconds: float, say: Callable[[float, 
         fleet.keep_up()
         nemesis.tick()
         say(max(0.0, seconds - spent), tally.look())
-        time.sleep(_LOOK)
+        time.sleep(_LOOK)  # the campaign has a clock: it is to last
 
 
 def _heal(ground: Ground, fleet: Fleet, say: Callable[[float], None]) -> None:
@@ -83,7 +83,7 @@ def _heal(ground: Ground, fleet: Fleet, say: Callable[[float], None]) -> None:
         except StoreError:
             pass  # it may still recover
         say(left)
-        time.sleep(5 * _LOOK)
+        time.sleep(5 * _LOOK)  # the workers need the machine
 
 
 def _judged(store: str, engine: Engine, folder: Path, nemesis: Nemesis, wrong: list[str]) -> Outcome:

@@ -45,13 +45,13 @@ class Client:
         while not self.leaves:
             if len(self.live) >= WINDOW:
                 self.ask("get", job=next(iter(self.live)))
-                time.sleep(THINK)
+                time.sleep(THINK)  # workers are to keep up
                 continue
             (verb,) = self._dice.choices(verbs, [VERBS[each] for each in verbs])
             chosen = CHOICES[verb](self)
             if chosen is not None:
                 self.ask(verb, **chosen)
-            time.sleep(self._dice.uniform(0, 2 * THINK))
+            time.sleep(self._dice.uniform(0, 2 * THINK))  # as a person or a program between two calls
 
     def ask(self, verb: str, op: str | None = None, **said: Any) -> None:
         """Ask for one thing until it is settled, and record every step of it."""
@@ -76,7 +76,7 @@ class Client:
                 self._learn(said, told)
                 if not said.get("request", "job" in said) or self._dice.random() > FORGETS:
                     return
-            time.sleep(AGAIN)
+            time.sleep(AGAIN)  # a store that is down is not asked without a pause
 
     def _learn(self, said: Record, told: Record) -> None:
         for job_id, new in zip(told.get("jobs", ()), said.get("new", ()), strict=False):
@@ -214,7 +214,7 @@ def _opened(url: str, schema: str, name: str) -> Engine:
             # Whoever comes after one that was killed speaks in its name: a request is known by who asks, too.
             return leftfold.open(url, schema=schema, actor=name.rpartition("-")[0], create=False, wake=True)
         except StoreUnavailableError:
-            time.sleep(AGAIN)
+            time.sleep(AGAIN)  # the server comes up again
 
 
 if __name__ == "__main__":

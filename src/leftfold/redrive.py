@@ -166,10 +166,11 @@ def go_on(
         redrive = _Redrive(engine, claim, wish, pause)
         yield from redrive.steps()
     except (GeneratorExit, KeyboardInterrupt, SystemExit):
-        with suppress(LeftfoldError):  # else its lease runs out
-            if redrive is not None:
+        if redrive is not None:
+            with suppress(LeftfoldError):  # then a little less is known of how far it came
                 redrive.tell()
-            if claim is not None:
+        if claim is not None:
+            with suppress(LeftfoldError):  # then its lease runs out
                 engine.release(claim, reason="interrupted")
         raise
 

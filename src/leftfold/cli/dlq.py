@@ -11,7 +11,7 @@ from leftfold.cli import incidents, redrive, shapes
 from leftfold.cli.exits import complain, exit_code
 from leftfold.cli.showing import error_line, fitted, history_lines, job_lines, shown_ids
 from leftfold.cli.store import Place, emit, opened, with_actor, with_json, with_store
-from leftfold.cli.text import ago, clean, number, shorten
+from leftfold.cli.text import ago, clean, number
 from leftfold.cli.values import beginning_of, id_of
 from leftfold.core import events as e
 from leftfold.core import limits
@@ -21,8 +21,6 @@ from leftfold.core.lifecycle import State
 from leftfold.core.record import Record
 from leftfold.engine import Engine
 from leftfold.store.replies import Receipt, Summary
-
-_ERROR_CHARS = 60
 
 
 @click.group()
@@ -78,7 +76,7 @@ def _table(jobs: Sequence[Summary], letters: Sequence[Any], now: int) -> list[st
         "id": shown_ids([job.id for job in jobs]),
         "kind": [job.kind for job in jobs],
         "reason": [click.style(record.event.reason_code, fg="red") for record in letters],
-        "error": [shorten(error_line(record.event.error), _ERROR_CHARS) for record in letters],
+        "error": [error_line(record.event.error) for record in letters],
         "since": [ago(record.at, now) for record in letters],
         "attempts": [str(record.event.attempts) for record in letters],
         "queue": [job.queue for job in jobs],

@@ -14,7 +14,7 @@ from leftfold.cli import shapes
 from leftfold.cli.exits import complain, exit_code
 from leftfold.cli.showing import error_line, fitted, shown_ids
 from leftfold.cli.store import Command, Place, emit, opened, with_actor, with_json, with_store
-from leftfold.cli.text import Bar, ago, clean, clock, number, shorten
+from leftfold.cli.text import Bar, ago, clean, clock, number
 from leftfold.cli.values import beginning_of, id_of
 from leftfold.core import events as e
 from leftfold.core import limits
@@ -25,7 +25,6 @@ from leftfold.engine import Engine
 from leftfold.store.ops import Outcome
 from leftfold.store.replies import Incident, Summary
 
-_ERROR_CHARS = 60
 _BATCH = 100
 _LETTERS = 10  # that are shown of an incident
 
@@ -84,7 +83,7 @@ def incident_table(incidents: Sequence[Incident], now: int) -> list[str]:
         "letters": [_letters(each) for each in incidents],
         "kind": [each.kind for each in incidents],
         "reason": [click.style(each.reason_code, fg="red") for each in incidents],
-        "error": [shorten(error_line(each.error), _ERROR_CHARS) for each in incidents],
+        "error": [error_line(each.error) for each in incidents],
         "last": [ago(each.last_at, now) for each in incidents],
         "first": [ago(each.first_at, now) for each in incidents],
         "stage": [each.stage for each in incidents],
@@ -140,7 +139,7 @@ def _lines(incident: Incident, said: Sequence[Record], now: int) -> Iterator[str
     if incident.error.traceback:
         yield from (f"  {clean(line)}" for line in incident.error.traceback.rstrip().splitlines())
     else:
-        yield f"  {error_line(incident.error)}"
+        yield f"  {error_line(incident.error, most=None)}"
     if said:
         yield ""
     for record in said:

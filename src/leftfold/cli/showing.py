@@ -33,6 +33,7 @@ STYLES: Final[dict[State, dict[str, Any]]] = {
 }  # fmt: skip
 
 SHORT_ID: Final = 18  # the time and the counter in an id: two jobs of one process never share them
+_ERROR_CHARS: Final = 60  # of an error, in a table
 _DATA_CHARS: Final = 200  # of an event's data, where there is no terminal whose width would say
 #: What an event says that is said better elsewhere: `jobs show`, `--json`, another column.
 _UNTOLD: Final = frozenset({
@@ -266,10 +267,11 @@ def _wait(wait: Wait, now: int) -> str:
     return f"for {wait.until} {clean(wait.key)}{jobs}{deadline}"
 
 
-def error_line(failure: Failure) -> str:
+def error_line(failure: Failure, most: int | None = _ERROR_CHARS) -> str:
     """Give an error in one line: its type, and the first line of its message."""
     kind = (failure.type or failure.code).rpartition(".")[2]
-    return clean(f"{kind}: {failure.message}".partition("\n")[0])
+    line = clean(f"{kind}: {failure.message}".partition("\n")[0])
+    return line if most is None else shorten(line, most)
 
 
 def _failure(failure: Failure) -> str:
