@@ -44,6 +44,14 @@ async def nap(ctx: Context, seconds: float) -> int:
     return ctx.attempt
 
 
+@app.job(max_failures=9)
+async def hang(ctx: Context) -> None:
+    say("begin", ctx)
+    if ctx.attempt == 1:
+        await asyncio.sleep(600)
+    say("end", ctx)
+
+
 @app.job(lease=1, max_failures=9)
 def doze(ctx: SyncContext, seconds: float) -> int:
     say("begin", ctx)

@@ -37,7 +37,7 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing(town: Town) -> N
 
 
 def test_fifty_jobs_of_a_killed_worker_finish_on_another_one_in_time(town: Town) -> None:
-    jobs = town.enqueue("nap", 50, lease=5, seconds=2.0)
+    jobs = town.enqueue("hang", 50, lease=5)
     first = town.start("--concurrency", "50")
     eventually(lambda: town.begun() == 50, SECONDS)
     second = town.start("--concurrency", "50")
