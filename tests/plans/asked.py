@@ -87,7 +87,7 @@ def everything_asked(store: Session) -> Iterator[Asked]:
     """Give what a day of work and the lists ask of a store."""
     listening = Listening(store)
     engine = Engine(listening)
-    for word, batch in (("few", 4), ("a hundred", 100)):
+    for word, batch in (("few", 4), ("a thousand", 1_000)):
         listening.heard.clear()
         live(engine, word, batch)
         yield from distinct(listening.heard, word)

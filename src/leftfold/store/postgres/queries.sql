@@ -6,6 +6,11 @@
 -- lead the planner astray. `OFFSET 0` parts what is worked out from what it is used for, which else would be worked out
 -- again for every use. What a statement does not give back, it refused: `decide` says why.
 
+-- part: few
+-- True of every row, which the planner does not know: it takes them for few, whatever its statistics say, and goes to
+-- each by its ctid. Else it may read the whole table to find some hundred rows of it.
+s.version = s.version + 0
+
 -- part: asked
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
 sealed AS MATERIALIZED (
@@ -107,7 +112,7 @@ moved AS (
     SET state = CASE WHEN :start THEN {started} ELSE {claimed} END::{schema}.state,
         version = j.version + CASE WHEN :start THEN 2 ELSE 1 END, updated_at = s.at, head = s.hash,
         attempt = j.attempt + 1, owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
-    FROM sealed s WHERE j.ctid = s.place AND j.ctid = ANY (ARRAY(SELECT place FROM sealed))
+    FROM sealed s WHERE j.ctid = s.place AND {few}
     RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.cancel_requested_at, j.state,
               s.version + 1 AS next, s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.claimed, s.hash
 ),
@@ -250,7 +255,7 @@ moved AS (
     SET state = coalesce(:target::{schema}.state, j.state), version = j.version + 1, updated_at = s.at, head = s.hash,
         owner = CASE WHEN :leased THEN j.owner END, token = CASE WHEN :leased THEN j.token END,
         result = CASE WHEN :has_result THEN j.version + 1 END, ended_at = CASE WHEN :ended THEN s.at END
-    FROM sealed s WHERE j.ctid = s.place
+    FROM sealed s WHERE j.ctid = s.place AND {few}
     RETURNING j.id, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at,
               s.at, s.was, s.queue, s.kind, s.actor, s.event, s.data, s.hash
 ),
@@ -280,7 +285,7 @@ timed AS MATERIALIZED (SELECT h.place, coalesce(:now::bigint, {schema}.clock()) 
 UPDATE {schema}.jobs j
 SET until = greatest(t.now + coalesce(:lease::bigint, j.lease, {usual_lease}), j.until), renewals = j.renewals + 1,
     renewed_by = NULL, renewed_hash = NULL
-FROM timed t WHERE j.ctid = t.place
+FROM timed t WHERE j.ctid = t.place AND t.now = t.now + 0
 RETURNING j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at;
 
 -- name: look
@@ -335,7 +340,7 @@ WITH asked AS MATERIALIZED (
                         WHERE k.id = a.id AND k.version = a.before OFFSET 0) j
 ),
 moved AS (
-    UPDATE {schema}.jobs j SET {changes} FROM asked a WHERE j.ctid = a.place
+    UPDATE {schema}.jobs j SET {changes} FROM asked a WHERE j.ctid = a.place AND a.before = a.before + 0
     RETURNING j.id, j.queue, j.kind, j.state, a.was_queue, a.was_kind, a.was
 ),
 counted AS (
