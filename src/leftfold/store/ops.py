@@ -23,6 +23,7 @@ from leftfold.core.errors import (
 from leftfold.core.job import Job
 from leftfold.core.lifecycle import ENDED, LEASED, SHAPE, TABLE, Edge, State, Who
 from leftfold.core.limits import EVENTS_PER_JOB_MAX
+from leftfold.core.payload import NULL
 from leftfold.core.record import Record, encode, link, said, seal
 from leftfold.store.query import Query, Steps, Value, ids
 from leftfold.store.replies import Claim, Receipt
@@ -156,14 +157,13 @@ def receipt_of(job: Job, *, changed: bool) -> Receipt:
 # --- what owners say most often ---------------------------------------------------------------------------------------
 
 _MOVES: Final = {c.Start: e.Started, c.Complete: e.Succeeded}
+_QUICK: Final = frozenset({c.Start, c.Complete, c.Heartbeat, c.Note})
 
 
 def is_quick(ask: Ask) -> bool:
     """Tell whether a statement of its own may answer the command; with a request_id the log must be asked first."""
     command = ask.command
-    if command.by.who is not Who.OWNER or command.request_id is not None:
-        return False
-    return isinstance(command, c.Start | c.Complete | c.Heartbeat | c.Note)
+    return type(command) in _QUICK and command.request_id is None and command.by.who is Who.OWNER
 
 
 def look(claims: Sequence[Claim]) -> Steps[list[Outcome]]:
@@ -215,29 +215,39 @@ _OWN_COLUMNS: Final = ("id", "attempt", "token", "actor", "event", "data", "said
 
 
 def _own_row(ask: Ask) -> Sequence[Value]:
-    actor, event = ask.command.by, _told(ask.command)
-    return *_fence(ask), actor.name, event.wire, encode(event), said(event.wire, actor.who.value, actor.name)
+    actor, (wire, data) = ask.command.by, _told(ask.command)
+    return (*_fence(ask), actor.name, wire, data, said(wire, actor.who.value, actor.name))
 
 
 def _fence(ask: Ask) -> tuple[str, int, str]:
-    return ask.job_id, ask.command.by.attempt, c.digest(ask.command.by.token)
+    by = ask.command.by
+    return ask.job_id, by.attempt, c.digest(by.token)
 
 
-def _told(command: c.AnyCommand) -> e.AnyEvent:
+#: What is said most often, as it is written.
+_STARTED: Final = (e.Started.wire, encode(e.Started()))
+_SUCCEEDED: Final = (e.Succeeded.wire, encode(e.Succeeded()))
+
+
+def _told(command: c.AnyCommand) -> tuple[str, str]:
+    """Give the event that a command comes to: its name, and the text that is stored."""
     match command:
-        case c.Start():
-            return e.Started()
         case c.Complete(result=result):
-            return e.Succeeded(result=result)
+            return _SUCCEEDED if result is NULL else (e.Succeeded.wire, encode(e.Succeeded(result=result)))
+        case c.Start():
+            return _STARTED
         case c.Note(note=note):
-            return note
+            return note.wire, encode(note)
         case _:
             raise TypeError(f"{command.wire} has no statement of its own")
 
 
+_STATES: Final = {state.value: state for state in State}  # faster than to ask the enum
+
+
 def _receipt(row: Sequence[Any]) -> Receipt:
     job_id, name, version, renewals, attempt, until, cancel_requested_at = row
-    state = State(name)
+    state = _STATES[name]
     return Receipt(
         job_id=job_id,
         state=state,

@@ -80,17 +80,13 @@ def _are_alike(values: Sequence[Any]) -> bool:
 
 
 def _item(value: Any) -> str:
-    match value:
-        case str():
-            if '"' in value or "\\" in value:
-                value = value.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{value}"'
-        case None:
-            return "NULL"
-        case bytes():
-            return f'"\\\\x{value.hex()}"'
-        case _:
-            return str(value)
+    if isinstance(value, str):
+        if '"' in value or "\\" in value:
+            value = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{value}"'
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    return "NULL" if value is None else str(value)
 
 
 #: Queries whose batches differ in these columns alone, as a rule: what is alike then goes once, and of a batch of one
