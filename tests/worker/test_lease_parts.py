@@ -114,8 +114,7 @@ class Desk:
     def hold(self, *names: str, seconds: float) -> list[Held]:
         asked_at = now()
         held = [Held(claim, asked_at) for claim in held_in(self.boss, list(names), seconds)]
-        for each in held:
-            self.leases.hold(each)
+        self.leases.hold(held)
         return held
 
     def wait_until_up(self) -> None:
@@ -227,7 +226,7 @@ def test_a_request_to_stop_comes_with_the_renewal(desk: Desk) -> None:
 
 def test_what_is_dropped_is_neither_renewed_nor_lost(desk: Desk) -> None:
     a, _ = desk.hold("a", "b", seconds=0.6)
-    desk.leases.drop(a)
+    desk.leases.drop([a])
     desk.leases.start()
     eventually(lambda: len(desk.faults.asked) >= 4, SOON)
     assert all(asked == ["b"] for asked in desk.faults.asked)

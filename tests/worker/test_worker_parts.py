@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,10 @@ class Office:
             return answer
 
         engine.settle_many = settle  # type: ignore[method-assign]  # the real one, but for what happens to its answer
-        return Writer(engine, pulse or Pulse("w", {}), lambda attempt: self.done.append(attempt.held.claim.kind))
+        return Writer(engine, pulse or Pulse("w", {}), self._note)
+
+    def _note(self, attempts: Sequence[Attempt]) -> None:
+        self.done += [attempt.held.claim.kind for attempt in attempts]
 
     def ended(self, *names: str, seconds: float = 60.0) -> list[Ended]:
         """Give attempts of jobs of these kinds that have come to their end."""
@@ -281,9 +284,8 @@ def test_the_pulse_tells_the_age_of_each_loop() -> None:
     pulse = Pulse("w", {"queues": None})
     pulse.mark("keeper")
     pulse._marks["writing"] = now() - 60
-    pulse.entered()
-    pulse.entered()
-    pulse.left()
+    pulse.entered(2)
+    pulse.left(1)
     pulse.starved(2.5)
     told = pulse.told()
     assert (told["running"], told["done"], told["starved"]) == (1, 1, 2.5)

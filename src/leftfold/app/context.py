@@ -58,12 +58,11 @@ class CurrentJob:
     def __init__(self, app: "App", claim: Claim, desk: Desk, state: Any = None) -> None:
         self.app = app
         self.state = state  # what the lifespan gave
-        self.log = logging.getLogger(f"leftfold.job.{claim.kind}")
         self.suspended_on: str | None = None  # what a `wait` unwinds the handler for
+        self.on_cut_short: Callable[[], None] | None = None
         self._claim = claim
         self._desk = desk
-        self._stop = threading.Event()
-        self.cut_short: Callable[[], None] = self.stop  # when a second signal finds users' code that blocks the loop
+        self._stopped = False
         self._answers: Mapping[str, Answer] | None = None
 
     def __repr__(self) -> str:
@@ -100,12 +99,17 @@ class CurrentJob:
         return self._claim
 
     @property
+    def log(self) -> logging.Logger:
+        """Give the logger of this kind of job."""
+        return logging.getLogger(f"leftfold.job.{self.kind}")
+
+    @property
     def cancelled(self) -> bool:
         """Tell whether to stop: somebody asked for it, the worker leaves, time is up, or the lease is lost.
 
         `def` handlers look here, or call `raise_if_cancelled()`.
         """
-        return self._stop.is_set()
+        return self._stopped
 
     def raise_if_cancelled(self) -> None:
         """Stop here if the handler is to stop: raises what says so. To return instead would say that it is done."""
@@ -138,7 +142,11 @@ class CurrentJob:
 
     def stop(self) -> None:
         """Ask the handler to stop."""
-        self._stop.set()
+        self._stopped = True
+
+    def cut_short(self) -> None:
+        """Stop now: a second signal found users' code that blocks the loop."""
+        (self.on_cut_short or self.stop)()
 
     def enter(self) -> None:
         """Be the current job from here on, in this task or thread."""

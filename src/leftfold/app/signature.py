@@ -15,7 +15,7 @@ from leftfold.app import functions, wire
 from leftfold.app.context import Context, CurrentJob, SyncContext, current_job
 from leftfold.app.depends import Dependencies, is_dependency
 from leftfold.core.errors import DesignError, ValidationError
-from leftfold.core.payload import to_payload
+from leftfold.core.payload import NULL, to_payload
 
 
 class Signature:
@@ -34,6 +34,7 @@ class Signature:
         self._type = _struct(self._name, [each for each in called if each.name not in self.depends], hints)
         self._arguments = wire.decoder(self._name, self._type)
         self._result = wire.decoder(self._name, hints.get("return", Any))
+        self._may_give_nothing = any(hints.get("return", Any) is each for each in (None, type(None), Any))
 
     @property
     def is_bare(self) -> bool:
@@ -70,6 +71,8 @@ class Signature:
 
     def to_result(self, value: Any) -> Raw:
         """Give what a handler returned as JSON."""
+        if value is None and self._may_give_nothing:
+            return NULL
         try:
             result = to_payload("result", wire.plain(value))
         except wire.UNWRITABLE as problem:
@@ -98,6 +101,8 @@ class Signature:
 
     def call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call the function with arguments by name, those that it takes by place among them."""
+        if not self._unnamed:
+            return function(**arguments)
         named = dict(arguments)
         placed = [named.pop(each.name, each.default) for each in self._unnamed]
         return function(*placed, **named)

@@ -18,7 +18,6 @@ from leftfold.core import commands as c
 from leftfold.core import limits
 from leftfold.core.errors import JobError, PermanentError, Retry, Snooze, ValidationError
 from leftfold.core.letters import Stage
-from leftfold.core.payload import check_payload
 from leftfold.core.values import Failure, Wait, WaitFor
 from leftfold.times import microseconds
 from leftfold.worker.lease import Held
@@ -47,7 +46,7 @@ class Attempt:
     def __init__(self, handler: Handler[..., Any], held: Held, context: CurrentJob, threads: Threads) -> None:
         self.held = held
         self.context = context
-        context.cut_short = self.cut_short
+        context.on_cut_short = self.cut_short
         self._handler = handler
         self._threads = threads
         self._stopped: Stop | None = None
@@ -101,10 +100,7 @@ class Attempt:
                 return None
             self._check_not_suspended()
             self._stage = Stage.OUTPUT
-            result = self._handler.signature.to_result(given)
-            check_payload("result", result)
-            _LOG.info("succeeded in %.3f s", time.monotonic() - began)
-            return c.Complete(by=self.held.claim.actor, result=result)
+            return self._completed(given, time.monotonic() - began)
         except Suspension as wait:
             return self._said(self._of_suspension, wait)
         except BaseExceptionGroup as group:  # of a TaskGroup in which somebody waits
@@ -118,6 +114,13 @@ class Attempt:
             return self._said(self._of_cancellation, cancelled)
         except BaseException as problem:  # noqa: BLE001 - SystemExit, too, is the job's failure and not the worker's
             return self._said(self._of_failure, problem)
+        finally:
+            self.context.on_cut_short = None  # else they know each other, and only the collector would part them
+
+    def _completed(self, given: Any, seconds: float) -> c.Complete:
+        command = c.Complete(by=self.held.claim.actor, result=self._handler.signature.to_result(given))
+        _LOG.info("succeeded in %.3f s", seconds)
+        return command
 
     def _check_not_suspended(self) -> None:
         if self.context.suspended_on is not None:
@@ -159,6 +162,8 @@ class Attempt:
         self._stage = Stage.EXEC
         if signature.context is not None:
             arguments[signature.context] = self.context
+        if handler.is_async and not signature.depends:
+            return await signature.call(handler.function, arguments)
         async with AsyncExitStack() as stack:
             if handler.is_async:
                 arguments.update(await resolved(signature.depends, stack))

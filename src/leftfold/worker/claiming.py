@@ -15,7 +15,7 @@ from leftfold.worker.crew import Crew
 from leftfold.worker.pulse import MARK_EVERY, Pulse
 
 _LOG: Final = logging.getLogger("leftfold.worker")
-_MOST: Final = 500
+_MOST: Final = 250
 _AGAIN: Final = 1.0
 _BREATH: Final = 0.02  # behind a claim that found nothing: whatever anybody writes may wake us, mostly for nothing
 #: A job that another worker runs may come back: it may die.
@@ -32,7 +32,7 @@ class Wishes(NamedTuple):
 
 
 class Claimer:
-    """The loop that claims."""
+    """The loop that claims. Where there is plenty, it claims twice at once: the next jobs come while others begin."""
 
     def __init__(self, engine: AsyncEngine, crew: Crew, pulse: Pulse, wishes: Wishes) -> None:
         self._engine = engine
@@ -40,6 +40,9 @@ class Claimer:
         self._pulse = pulse
         self._wishes = wishes
         self._stopped = False
+        self._promised = 0  # room for what is claimed right now
+        self._plenty = False  # the last claim gave all that was asked for
+        self._aside: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Claim no more. A claim that is on its way comes to its end: cancelled, it might give jobs to nobody."""
@@ -52,33 +55,59 @@ class Claimer:
             self._crew.woken.clear()
             try:
                 if await self._once():
-                    return
+                    break
             except StoreError as problem:
-                self._pulse.failed("claiming", problem)
-                lost = isinstance(problem, OutcomeUnknownError)  # what it may have taken comes back behind the lease
-                _LOG.warning("%s: %s", "the answer to a claim was lost" if lost else "no jobs can be claimed", problem)
+                self._failed(problem)
                 await asyncio.sleep(random.uniform(_AGAIN / 2, _AGAIN))  # noqa: S311 - nobody must guess it
+        if self._aside is not None:
+            await self._aside
+
+    def _failed(self, problem: StoreError) -> None:
+        self._plenty = False
+        self._pulse.failed("claiming", problem)
+        lost = isinstance(problem, OutcomeUnknownError)  # what it may have taken comes back behind the lease
+        _LOG.warning("%s: %s", "the answer to a claim was lost" if lost else "no jobs can be claimed", problem)
 
     async def _once(self) -> bool:
         """Claim once, and wait if there was not enough; tells whether to end."""
-        room = min(self._crew.room, _MOST)
-        claims = []
+        room = self._crew.room - self._promised
+        taken = 0
         # Before the claim, not behind it: what comes back in between is then claimed, and not left behind.
-        settled = self._wishes.until_idle and self._crew.is_empty and await self._is_settled()
+        is_idle = self._crew.is_empty and not self._promised
+        settled = self._wishes.until_idle and is_idle and await self._is_settled()
+        if self._plenty and room > _MOST and (self._aside is None or self._aside.done()):
+            self._aside = asyncio.create_task(self._take_aside(room - _MOST), name="leftfold-claimer-aside")
+        room = min(room, _MOST)
         if room > 0:
-            asked_at = now()
-            claims = await self._engine.claim(
-                self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=room, start=True
-            )
-            self._crew.begin_all(claims, asked_at)
-            self._pulse.mark("claiming")
-            if not claims:
+            taken = await self._take(room)
+            if not taken:
                 if settled:
                     return True
                 await asyncio.sleep(_BREATH)
-        if not self._stopped and (room <= 0 or len(claims) < room):
+        if not self._stopped and (room <= 0 or taken < room):
             await self._wait(await self._patience(room))
         return False
+
+    async def _take(self, limit: int) -> int:
+        """Claim so many at most, begin them, and give how many they are."""
+        asked_at = now()
+        self._promised += limit
+        try:
+            claims = await self._engine.claim(
+                self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=limit, start=True
+            )
+        finally:
+            self._promised -= limit
+        self._plenty = len(claims) == limit
+        self._crew.begin_all(claims, asked_at)
+        self._pulse.mark("claiming")
+        return len(claims)
+
+    async def _take_aside(self, room: int) -> None:
+        try:
+            await self._take(min(room, _MOST))
+        except StoreError as problem:
+            self._failed(problem)
 
     async def _wait(self, seconds: float) -> None:
         """Wait until woken, or for so long. However long that is, say now and then that the loop lives."""

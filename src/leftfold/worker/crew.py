@@ -84,23 +84,21 @@ class Crew:
         for claim in claims:  # first all: a job that is new may do what brought down the one that was lost
             if claim.lost:
                 self._suspects.accuse(claim.kind)
-        for claim in claims:
-            self._begin(claim, asked_at)
+        attempts = [self._attempt(claim, asked_at) for claim in claims]
+        self._pulse.entered(len(attempts))
+        self.leases.hold([attempt.held for attempt in attempts])
+        for attempt in attempts:
+            self._attempts[attempt.held] = attempt
+            claim = attempt.held.claim
+            attempt.task = asyncio.create_task(self._run(attempt), name=f"{claim.kind} {claim.job_id}")
 
-    def _begin(self, claim: Claim, asked_at: float) -> None:
+    def _attempt(self, claim: Claim, asked_at: float) -> Attempt:
         handler = self._app.handlers[claim.kind]
         context = (Context if handler.is_async else SyncContext)(self._app, claim, self._desk, self._state)
         held = Held(claim, asked_at, context.stop)
         if handler.isolated or claim.lost or claim.kind in self._suspects:
-            attempt: Attempt = IsolatedAttempt(
-                handler, held, context, self._threads, cells=self._cells, desk=self._desk
-            )
-        else:
-            attempt = Attempt(handler, held, context, self._threads)
-        self._attempts[held] = attempt
-        self._pulse.entered()
-        self.leases.hold(held)
-        attempt.task = asyncio.create_task(self._run(attempt), name=f"{claim.kind} {claim.job_id}")
+            return IsolatedAttempt(handler, held, context, self._threads, cells=self._cells, desk=self._desk)
+        return Attempt(handler, held, context, self._threads)
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -117,19 +115,19 @@ class Crew:
             self._leaked += 1
             attempt.thread.add_done_callback(self._returned)
         if command is None:
-            self._written(attempt)
+            self._written([attempt])
         else:
             self.writer.put(Ended(attempt, command))
+            self.woken.set()  # what is to be written takes no room as yet: the next are claimed meanwhile
 
     def _returned(self, thread: asyncio.Future[Any]) -> None:
         thread.exception()  # seen: its attempt is over, whatever it says now
         self._let_go(thread)
 
-    def _written(self, attempt: Attempt) -> None:
-        self.leases.drop(attempt.held)
-        self.writer.forget(attempt.held.claim)
-        if self._attempts.pop(attempt.held, None) is not None:
-            self._pulse.left()
+    def _written(self, attempts: "Sequence[Attempt]") -> None:
+        self.leases.drop(attempt.held for attempt in attempts)
+        self.writer.forget(attempt.held.claim for attempt in attempts)
+        self._pulse.left(sum(self._attempts.pop(attempt.held, None) is not None for attempt in attempts))
         self.woken.set()
 
     # --- stopping ---------------------------------------------------------------------------------------------------

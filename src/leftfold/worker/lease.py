@@ -7,7 +7,7 @@ starves both; that is noticed afterwards, and stands on the logs of the jobs tha
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -36,6 +36,11 @@ _MOST: Final = 5_000  # in one statement
 
 class Held:
     """A job that is ours for now: until when by our own clock, and when to renew it."""
+
+    __slots__ = (
+        "asked_to_stop", "asked_to_stop_at", "claim", "deadline", "has_ended", "length", "look_at", "renew_at", "stop",
+        "was_told",
+    )  # fmt: skip
 
     def __init__(self, claim: Claim, asked_at: float, stop: Callable[[], None] = lambda: None) -> None:
         self.claim = claim
@@ -103,18 +108,20 @@ class Leases:
         for thread in self._threads:
             thread.join(timeout=5)
 
-    def hold(self, held: Held) -> None:
-        """Renew this one from now on. Threads that look in time anyway are left to sleep."""
-        held.look_at = now() + self._look_every
+    def hold(self, taken: Sequence[Held]) -> None:
+        """Renew these from now on. Threads that look in time anyway are left to sleep."""
+        look_at = now() + self._look_every
+        for held in taken:
+            held.look_at = look_at
         with self._changed:
-            self._held.add(held)
-            if min(held.renew_at, held.look_at) < self._renew_at or held.give_up_at < self._watch_at:
+            self._held.update(taken)
+            if any(min(h.renew_at, look_at) < self._renew_at or h.give_up_at < self._watch_at for h in taken):
                 self._changed.notify_all()
 
-    def drop(self, held: Held) -> None:
-        """Renew it no more."""
+    def drop(self, over: Iterable[Held]) -> None:
+        """Renew these no more."""
         with self._changed:
-            self._held.discard(held)
+            self._held.difference_update(over)
 
     # --- renewals ---------------------------------------------------------------------------------------------------
 

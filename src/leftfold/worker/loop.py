@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leftfold.app.app import App
 
 _LOG: Final = logging.getLogger("leftfold.worker")
-_CONNECTIONS: Final = 2  # for claims, and for what handlers ask
+_CONNECTIONS: Final = 3  # for claims, of which there may be two at once, and for what handlers ask
 _LAST_SECONDS: Final = 10.0  # for cancelled handlers to end, and for the last outcomes to be written
 _CLAIM_SECONDS: Final = 1.0  # for a claim that is on its way when there is a hurry
 

@@ -3,7 +3,6 @@
 import os
 import platform
 import socket
-import threading
 from typing import Any, Final
 
 from leftfold.worker.clocks import now
@@ -27,7 +26,6 @@ class Pulse:
         self._running = 0
         self._done = 0
         self._starved = 0.0
-        self._lock = threading.Lock()
 
     def mark(self, loop: str) -> None:
         """Say that a loop did what it is for."""
@@ -38,16 +36,14 @@ class Pulse:
         """Say that it could not."""
         self._errors[loop] = str(problem)[:_TEXT_MOST]
 
-    def entered(self) -> None:
-        """Count an attempt in."""
-        with self._lock:
-            self._running += 1
+    def entered(self, attempts: int) -> None:
+        """Count attempts in."""
+        self._running += attempts
 
-    def left(self) -> None:
-        """Count it out."""
-        with self._lock:
-            self._running -= 1
-            self._done += 1
+    def left(self, attempts: int) -> None:
+        """Count them out."""
+        self._running -= attempts
+        self._done += attempts
 
     def starved(self, seconds: float) -> None:
         """Note how long nothing but one handler ran."""

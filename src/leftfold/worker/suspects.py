@@ -26,7 +26,7 @@ class Suspects:
         self._guilty: dict[str, float] = {}
 
     def __contains__(self, kind: str) -> bool:
-        return self._tried[kind] > 0 or self._guilty.get(kind, 0.0) > now()
+        return self._tried.get(kind, 0) > 0 or (kind in self._guilty and self._guilty[kind] > now())
 
     def accuse(self, kind: str) -> None:
         """Suspect a kind: a job of it that was lost is tried alone."""

@@ -6,7 +6,7 @@ within half a second, the last counts.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -49,7 +49,9 @@ class Ended(NamedTuple):
 class Writer:
     """Writes the outcomes of all attempts of a worker."""
 
-    def __init__(self, engine: Office | AsyncEngine, pulse: Pulse, written: Callable[[Attempt], None]) -> None:
+    def __init__(
+        self, engine: Office | AsyncEngine, pulse: Pulse, written: Callable[[Sequence[Attempt]], None]
+    ) -> None:
         self._engine = engine
         self._pulse = pulse
         self._written = written
@@ -89,10 +91,12 @@ class Writer:
             else:
                 asyncio.get_running_loop().call_later(left, self._wanted.set)
 
-    def forget(self, claim: Claim) -> None:
-        """Keep nothing of an attempt that is over."""
-        self._said_at.pop(_key_of(claim), None)
-        self._progress.pop(_key_of(claim), None)
+    def forget(self, claims: Iterable[Claim]) -> None:
+        """Keep nothing of attempts that are over."""
+        if self._said_at or self._progress:
+            for key in map(_key_of, claims):
+                self._said_at.pop(key, None)
+                self._progress.pop(key, None)
 
     async def flushed(self) -> None:
         """Wait until everything is written."""
@@ -111,20 +115,20 @@ class Writer:
                 self._wanted.clear()
             again: list[Ended] = []
             try:
-                await self._write_notes(self._ripe({_key_of(ended.attempt.held.claim) for ended in batch}))
+                await self._write_notes(self._ripe(batch))
                 if batch:
                     again = await self._write(batch)
             finally:
                 self._busy = 0
-                for ended in batch:
-                    if ended not in again:
-                        self._written(ended.attempt)
+                if over := [ended.attempt for ended in batch if ended not in again]:
+                    self._written(over)
                 if not self._pending:
                     self._empty.set()
 
-    def _ripe(self, ended: "set[_Key]") -> list[tuple[Claim, e.AnyNote]]:
+    def _ripe(self, batch: list[Ended]) -> list[tuple[Claim, e.AnyNote]]:
         """Give the notes whose time has come: progress waits a moment, but not behind the end of its attempt."""
         notes, self._notes = self._notes[:_MOST], self._notes[_MOST:]
+        ended = {_key_of(each.attempt.held.claim) for each in batch} if self._progress else set[_Key]()
         for key in list(self._progress):
             if key in ended or self._said_at.get(key, 0.0) + _PROGRESS_EVERY <= now():
                 notes.append(self._progress.pop(key))
