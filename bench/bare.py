@@ -34,6 +34,9 @@ class Bare(Protocol):
     def claim(self, limit: int) -> list[Any]:
         """Take some jobs."""
 
+    def take(self, limit: int) -> list[Any]:
+        """Take some jobs, and enter their handlers in the same breath."""
+
     def start(self, claims: list[Any]) -> None:
         """Enter their handlers."""
 
@@ -67,12 +70,14 @@ held AS MATERIALIZED (
     ) k
 ), moved AS (
     UPDATE {schema}.jobs j
-    SET state = 'claimed', version = j.version + 1, updated_at = h.now, attempt = j.attempt + 1, owner = %(owner)s,
-        token = %(token)s, until = h.now + 60000000, due = NULL
+    SET state = '{state}', version = j.version + {steps}, updated_at = h.now, attempt = j.attempt + 1,
+        owner = %(owner)s, token = %(token)s, until = h.now + 60000000, due = NULL
     FROM held h WHERE j.ctid = h.place RETURNING j.id, j.version, j.attempt, h.now
 ), appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, data, seal)
-    SELECT now, id, version, 1, 'claimed', %(owner)s, %(data)s, %(seal)s FROM moved
+    SELECT now, id, version - {steps} + e.n, 1, e.event, %(owner)s, e.data, %(seal)s
+    FROM moved CROSS JOIN (VALUES (1, 'claimed', %(data)s), (2, 'started', '{{}}')) e (n, event, data)
+    WHERE e.n <= {steps}
 )
 SELECT m.id::text, m.attempt, e.data FROM moved m JOIN {schema}.events e ON e.job_id = m.id AND e.version = 1
 """
@@ -106,7 +111,9 @@ class BarePostgres:
         self._ids = Ids()
         self._token = secrets.token_urlsafe(12)
         self._given = {"owner": "worker-1", "token": self._token, "seal": SEAL, "head": HEAD}
-        self._enqueue, self._claim = (text.format(schema=schema).encode() for text in (_ENQUEUE, _CLAIM))
+        self._enqueue = _ENQUEUE.format(schema=schema).encode()
+        self._claim = _CLAIM.format(schema=schema, state="claimed", steps=1).encode()
+        self._take = _CLAIM.format(schema=schema, state="running", steps=2).encode()
         self._start = _OWN.format(schema=schema, changes=_RUNNING).encode()
         self._complete = _OWN.format(schema=schema, changes=_ENDED).encode()
 
@@ -116,8 +123,14 @@ class BarePostgres:
         self._connection.execute(self._enqueue, {**self._given, "id": array(ids), "data": array(data)})
 
     def claim(self, limit: int) -> list[Any]:
+        return self._given_by(self._claim, limit)
+
+    def take(self, limit: int) -> list[Any]:
+        return self._given_by(self._take, limit)
+
+    def _given_by(self, statement: bytes, limit: int) -> list[Any]:
         data = _text({"token": self._token})
-        rows = self._connection.execute(self._claim, {**self._given, "limit": limit, "data": data}).fetchall()
+        rows = self._connection.execute(statement, {**self._given, "limit": limit, "data": data}).fetchall()
         return [(job_id, attempt, msgspec.json.decode(data)) for job_id, attempt, data in rows]
 
     def start(self, claims: list[Any]) -> None:
@@ -143,15 +156,21 @@ class BareSqlite:
         self._connection = sqlite.connect(path, isolation_level=None)
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
+        self._ids = Ids()
+        self._token = secrets.token_urlsafe(12)
+        ((self._n,),) = self._connection.execute("SELECT coalesce(max(n), 0) FROM leftfold_jobs").fetchall()
+
+    @staticmethod
+    def prepare(path: str) -> None:
+        """Drop what counts, and make the names."""
+        connection = sqlite.connect(path, isolation_level=None)
         for trigger in ("counted_in", "counted", "counted_out"):
-            self._connection.execute(f"DROP TRIGGER leftfold_jobs_{trigger}")
-        self._connection.executemany(
+            connection.execute(f"DROP TRIGGER leftfold_jobs_{trigger}")
+        connection.executemany(
             "INSERT OR IGNORE INTO leftfold_names (n, name) VALUES (?, ?)",
             enumerate(("enqueued", "claimed", "started", "succeeded", "client", "worker-1"), start=1),
         )
-        self._ids = Ids()
-        self._token = secrets.token_urlsafe(12)
-        self._n = 0
+        connection.close()
 
     def enqueue(self, payloads: list[Any]) -> None:
         now = time.time_ns() // 1000
@@ -179,7 +198,13 @@ class BareSqlite:
         connection.execute("COMMIT")
 
     def claim(self, limit: int) -> list[Any]:
-        now = time.time_ns() // 1000
+        return self._claimed(limit, "claimed", ((2, _text({"token": self._token})),))
+
+    def take(self, limit: int) -> list[Any]:
+        return self._claimed(limit, "running", ((2, _text({"token": self._token})), (3, "{}")))
+
+    def _claimed(self, limit: int, state: str, events: tuple[tuple[int, str], ...]) -> list[Any]:
+        now, steps = time.time_ns() // 1000, len(events)
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         rows = connection.execute(
@@ -189,14 +214,14 @@ class BareSqlite:
             " ORDER BY j.due, j.id LIMIT ?", (now, limit),
         ).fetchall()  # fmt: skip
         connection.executemany(
-            "UPDATE leftfold_jobs SET state = 'claimed', version = version + 1, updated_at = ?, attempt = attempt + 1,"
+            "UPDATE leftfold_jobs SET state = ?, version = version + ?, updated_at = ?, attempt = attempt + 1,"
             " owner = 'worker-1', token = ?, until = ?, due = NULL WHERE n = ?",
-            [(now, self._token, now + LEASE, n) for n, *_ in rows],
+            [(state, steps, now, self._token, now + LEASE, n) for n, *_ in rows],
         )
-        data = _text({"token": self._token})
-        self._append(2, [(n, version + 1, now) for n, version, *_ in rows], 6, data)
+        for step, (event, data) in enumerate(events, start=1):
+            self._append(event, [(n, version + step, now) for n, version, *_ in rows], 6, data)
         connection.execute("COMMIT")
-        return [(n, version + 1, attempt + 1, msgspec.json.decode(data)) for n, version, attempt, data in rows]
+        return [(n, version + steps, attempt + 1, msgspec.json.decode(data)) for n, version, attempt, data in rows]
 
     def _append(self, event: int, rows: list[tuple[int, int, int]], actor: int, data: str) -> None:
         self._connection.executemany(
@@ -206,13 +231,13 @@ class BareSqlite:
         )
 
     def start(self, claims: list[Any]) -> None:
-        self._own(claims, 0, 3, "state = 'running'", "claimed")
+        self._own(claims, 3, "state = 'running'", "claimed")
 
     def complete(self, claims: list[Any]) -> None:
         changes = "state = 'succeeded', owner = NULL, token = NULL, result = version + 1, ended_at = updated_at"
-        self._own(claims, 1, 4, changes, "running")
+        self._own(claims, 4, changes, "running")
 
-    def _own(self, claims: list[Any], ahead: int, event: int, changes: str, source: str) -> None:
+    def _own(self, claims: list[Any], event: int, changes: str, source: str) -> None:
         now = time.time_ns() // 1000
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -221,7 +246,7 @@ class BareSqlite:
             f" WHERE n = ? AND attempt = ? AND token = ? AND state = '{source}'",
             [(now, n, attempt, self._token) for n, _, attempt, _ in claims],
         )
-        self._append(event, [(n, version + 1 + ahead, now) for n, version, *_ in claims], 6, "{}")
+        self._append(event, [(n, event, now) for n, *_ in claims], 6, "{}")  # the events of a job, in their order
         connection.execute("COMMIT")
 
     def close(self) -> None:

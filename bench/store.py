@@ -52,6 +52,9 @@ class Ours:
     def claim(self, limit: int) -> list[Any]:
         return self.engine.claim("worker-1", limit=limit)
 
+    def take(self, limit: int) -> list[Any]:
+        return self.engine.claim("worker-1", limit=limit, start=True)
+
     def start(self, claims: list[Any]) -> None:
         self.engine.start_many(claims)
 
@@ -140,7 +143,11 @@ class Place:
     def bare(self) -> Bare:
         """Give the other side, on empty tables."""
         url, schema = self.fresh()
-        return BarePostgres(url, schema) if self.url else BareSqlite(url.removeprefix("sqlite:///"))
+        if self.url:
+            return BarePostgres(url, schema)
+        path = url.removeprefix("sqlite:///")
+        BareSqlite.prepare(path)
+        return BareSqlite(path)
 
 
 @contextmanager

@@ -1,0 +1,113 @@
+"""What a run found, as tables: the verdicts, every workload, and what each system promises."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from bench.verdict import Measured, Verdict, verdicts
+from bench.workloads import workloads
+
+_WORDS: Final = {"stretch": "met, and the stretch", "met": "met", "missed": "**missed**"}
+
+
+def measured_in(results: dict[str, Any]) -> list[Measured]:
+    """Read what was measured from a file's contents."""
+    return [Measured(**each) for each in results["measured"]]
+
+
+def tables(results: dict[str, Any]) -> str:
+    """Give everything as Markdown."""
+    measured = measured_in(results)
+    parts = ["### Targets", targets(verdicts(measured), results)]
+    for workload in workloads(results["much"]):
+        found = [each for each in measured if each.workload == workload.name]
+        if found:
+            parts += [f"### {workload.title[0].upper()}{workload.title[1:]}", _workload(found, results)]
+    parts += ["### What each system keeps", promises(results), conditions(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def targets(found: Iterable[Verdict], results: dict[str, Any]) -> str:
+    """Give the table of the verdicts."""
+    rows = [
+        (
+            each.target.title,
+            _title(results, each.against) if each.against != each.target.system else "itself",
+            f"{each.ratio:.2f}",
+            f"{min(each.ratios):.2f}–{max(each.ratios):.2f}",
+            f"{'≥' if each.target.is_rate else '≤'} {each.target.bound:g}",
+            f"{each.target.stretch:g}",
+            _WORDS[each.word],
+        )
+        for each in found
+    ]
+    return table(("", "against", "ratio", "rounds", "target", "stretch", ""), rows, right={2, 3, 4, 5})
+
+
+def _title(results: dict[str, Any], system: str) -> str:
+    return str(results["systems"][system]["title"])
+
+
+def _workload(found: Sequence[Measured], results: dict[str, Any]) -> str:
+    figures = list(dict.fromkeys(name for each in found for name in each.figures))
+    rows = []
+    for system in dict.fromkeys(each.system for each in found):
+        own = [each for each in found if each.system == system]
+        cells = [_range([each.figures[figure] for each in own if figure in each.figures]) for figure in figures]
+        failed = next((each.failed for each in own if each.failed), "")
+        gauge = f"{statistics.median(each.gauge for each in own):.1f}"
+        rows.append((_title(results, system), *cells, gauge, failed.partition(":")[0]))
+    notes = any(row[-1] for row in rows)
+    head = ("", *figures, "gauge ms", "failed")
+    if not notes:
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    return table(head, rows, right=set(range(1, len(figures) + 2)))
+
+
+def _range(values: Sequence[float]) -> str:
+    """Give the median, and the smallest and the largest if there are several."""
+    if not values:
+        return ""
+    text = _number(statistics.median(values))
+    return text if len(values) == 1 else f"{text} ({_number(min(values))}–{_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
+def promises(results: dict[str, Any]) -> str:
+    """Give what each system keeps, by its own documentation, and how it was set up."""
+    rows = [
+        (about["title"], " ".join(about["needs"]) or "this tree", about["settings"], about["durability"],
+         about["history"], about["recovery"])
+        for about in results["systems"].values()
+    ]  # fmt: skip
+    return table(("", "version", "settings", "durability", "history", "recovery"), rows)
+
+
+def conditions(results: dict[str, Any]) -> str:
+    """Give what the figures were taken on, and what was left out."""
+    lines = [", ".join(f"{name}: {value}" for name, value in {**results["machine"], **results["servers"]}.items())]
+    for server, settings in results["settings"].items():
+        lines.append(f"{server}: " + ", ".join(f"`{name} = {value or 'none'}`" for name, value in settings.items()))
+    lines += [f"Left out: {_title(results, name)}, {why}" for name, why in results["left out"].items()]
+    return "\n\n".join(lines)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """Give a table."""
+    right = set(right)
+    rule = ["---:" if place in right else "---" for place in range(len(head))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+
+
+def summary(found: Sequence[Verdict]) -> str:
+    """Say in a line or two whether the targets are met, and name those that are not."""
+    missed = [each for each in found if each.word == "missed"]
+    lines = [f"{len(found) - len(missed)} of {len(found)} targets are met."]
+    lines += [
+        f"Missed: {each.target.title} is {each.ratio:.2f} of {each.against}, asked {each.target.bound:g}"
+        for each in missed
+    ]
+    return "\n".join(lines) + "\n"

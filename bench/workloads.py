@@ -1,0 +1,71 @@
+"""What is asked of every system, how often, and of which systems in the short run."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bench import measure
+from bench.measure import Bench, Figures
+from bench.system import About
+
+#: The systems of `make bench`; `make bench-all` takes all there are.
+FEW: Final = (
+    "leftfold_postgres", "pgqueuer", "bare_postgres", "procrastinate", "oban", "leftfold_sqlite", "huey_sqlite",
+    "bare_sqlite",
+)  # fmt: skip
+OURS: Final = ("leftfold_postgres", "leftfold_sqlite")
+_ENQUEUERS: Final = frozenset(FEW)
+_FAST: Final = frozenset({"leftfold_postgres", "pgqueuer"})
+
+_SECONDS: Final = 2.0
+_MOST: Final = 40_000
+_FEWEST: Final = 300
+
+
+class Workload(NamedTuple):
+    """Something to measure. `few` are the systems of the short run that it is measured of."""
+
+    name: str
+    title: str
+    figure: str  # the one that counts
+    measure: Callable[[Bench], Figures]
+    few: frozenset[str]
+    handler: str | None = None  # which a system must be able to run
+    rounds: int = 5
+
+
+def _jobs(about: About) -> int:
+    """Give how many jobs a system drains in about two seconds."""
+    return min(max(int(about.pace * _SECONDS), _FEWEST), _MOST)
+
+
+def _drain(handler: str | None, workers: int, *, concurrency: int = 0, jobs: int = 0) -> Callable[[Bench], Figures]:
+    def drain(system: Bench) -> Figures:
+        about = system.about
+        return measure.drain(system, jobs or _jobs(about), handler or about.plainest, workers, concurrency or None)
+
+    return drain
+
+
+def workloads(much: int) -> list[Workload]:
+    """Give all of them; `much` is how many jobs wait, or are kept, where growth is measured."""
+    slow = _ENQUEUERS - {"oban"}
+    return [
+        Workload("enqueue", "enqueue, one by one", "jobs/s", lambda b: measure.enqueue(b, 1.5), _ENQUEUERS),
+        Workload("bulk", "enqueue, in bulk", "jobs/s", lambda b: measure.enqueue_many(b, 1.5), slow),
+        Workload("drain", "drain no-op jobs, one worker process", "jobs/s", _drain(None, 1), slow),
+        Workload("drain2", "drain no-op jobs, two worker processes", "jobs/s", _drain(None, 2), _FAST),
+        Workload("latency", "pick-up on an idle system", "p50 ms", lambda b: measure.latency(b, 150, 0.02),
+                 _ENQUEUERS - {"bare_postgres", "bare_sqlite"}),
+        Workload("sync", "drain no-op jobs, handlers in threads", "jobs/s", _drain("noop_sync", 1),
+                 _FAST | {"leftfold_sqlite"}, "noop_sync", 3),
+        Workload("mix", "jobs of 10 ms, 500 at once", "jobs/s", _drain("nap", 1, concurrency=500, jobs=8_000),
+                 _FAST, "nap", 3),
+        Workload("memory", "a worker after 100,000 jobs", "worker MB", _drain(None, 1, jobs=100_000), _FAST, None, 1),
+        Workload("few", "drain, 10,000 waiting", "jobs/s, waiting", lambda b: measure.growth(b, measure.SLICE),
+                 frozenset(OURS), None, 3),
+        Workload("many", f"drain, {much:,} waiting", "jobs/s, waiting", lambda b: measure.growth(b, much),
+                 frozenset(OURS), None, 3),
+        Workload("leases", "10,000 jobs held for a minute", "worker CPU %", lambda b: measure.leases(b, 10_000, 60),
+                 frozenset({"leftfold_postgres"}), "long", 1),
+        Workload("verify", "verify every job and every hash", "jobs/s", measure.verify, frozenset(OURS), None, 1),
+    ]  # fmt: skip
