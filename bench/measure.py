@@ -20,7 +20,8 @@ from leftfold.core.lifecycle import State
 
 BULK: Final = 1_000  # jobs in a batch
 _LOOK_EVERY: Final = 0.005
-_PATIENCE: Final = 300.0
+_PATIENCE: Final = 30.0  # for the next job to begin
+_FILL_SECONDS: Final = 900.0
 _END_SECONDS: Final = 10.0
 
 Figures = dict[str, float]
@@ -85,7 +86,7 @@ class Bench:
 
     def fill(self, jobs: int) -> None:
         """Enqueue so many jobs, before what is measured."""
-        self.ask("fill", jobs, BULK, _PATIENCE)
+        self.ask("fill", jobs, BULK, _FILL_SECONDS)
 
     def worker(self, handler: str, concurrency: int | None = None) -> int:
         """Start a worker, and give its process id."""
@@ -99,10 +100,12 @@ class Bench:
 
     def wait_for(self, jobs: int) -> None:
         """Wait until the workers began so many."""
-        deadline = time.monotonic() + _PATIENCE
-        while (ran := self.ran()) < jobs:
-            if time.monotonic() > deadline:
-                raise Failed(f"{self.about.title} ran {ran} of {jobs} jobs: {self.errors()}")
+        ran, deadline = -1, 0.0
+        while (now := self.ran()) < jobs:
+            if now > ran:
+                ran, deadline = now, time.monotonic() + _PATIENCE
+            elif time.monotonic() > deadline:
+                raise Failed(f"{self.about.title} ran {ran} of {jobs} jobs, and no more: {self.errors()}")
             time.sleep(_LOOK_EVERY)
 
     def began(self) -> int:

@@ -24,11 +24,17 @@ ABOUT = About(
 )
 
 
-def _huey(folder: str) -> Any:
+def _job(folder: str, handler: Handler) -> tuple[Any, Any]:
     from huey import SqliteHuey
 
     # In strict order its ids are never used again, so the last one tells how many jobs there have been.
-    return SqliteHuey(filename=f"{folder}/huey.db", fsync=True, strict_fifo=True, results=False)
+    huey = SqliteHuey(filename=f"{folder}/huey.db", fsync=True, strict_fifo=True, results=False)
+
+    @huey.task(name="job")
+    def job(number: int) -> None:  # of this module, as huey names a job by its module as well
+        handler(number)
+
+    return huey, job
 
 
 def _never(number: int) -> None:
@@ -36,11 +42,11 @@ def _never(number: int) -> None:
 
 
 def prepare(url: str) -> None:
-    _huey(url)
+    _job(url, _never)
 
 
 def enqueue(url: str, numbers: Iterable[int]) -> None:
-    job = _huey(url).task(name="job")(_never)
+    _, job = _job(url, _never)
     for number in numbers:
         job(number)
 
@@ -51,8 +57,7 @@ def enqueue_many(url: str, batches: Iterable[list[int]]) -> None:
 
 def work(url: str, handler: Handler, concurrency: int) -> None:
     logging.basicConfig(level=logging.WARNING)
-    huey = _huey(url)
-    huey.task(name="job")(handler)
+    huey, _ = _job(url, handler)
     huey.create_consumer(workers=concurrency, periodic=False, initial_delay=0.01, max_delay=0.01).run()
 
 
