@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from bench import environments, machine, measure, report
 from bench.servers import POSTGRES, REDIS, Servers
-from bench.system import load, names
+from bench.system import OURS, load, names
 from bench.verdict import Measured, verdicts
-from bench.workloads import FEW, OURS, Workload, workloads
+from bench.workloads import FEW, Workload, workloads
 
 
 class Run:
@@ -80,7 +80,8 @@ class Run:
                 figures = workload.measure(system)
                 self.measured.append(Measured(name, workload.name, number, gauge, figures))
         except measure.Failed as problem:
-            self.measured.append(Measured(name, workload.name, number, gauge, {}, str(problem)))
+            told = str(problem).partition(":")[0]  # the rest is for whoever sits at this machine
+            self.measured.append(Measured(name, workload.name, number, gauge, {}, told))
             _say(f"{workload.title}: {problem}")
 
     def _tell(self, text: str, of: int) -> None:

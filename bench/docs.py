@@ -1,4 +1,4 @@
-"""The results of a run as `docs/benchmarks.md` and its plots: `python -m bench.docs RESULTS.json`."""
+"""The results of a run as `docs/benchmarks.md`, with its plots and its data: `python -m bench.docs RESULTS.json`."""
 
 import argparse
 import json
@@ -51,7 +51,9 @@ def main() -> None:
     """Write the page and its plots."""
     parser = argparse.ArgumentParser(prog="python -m bench.docs", description=__doc__)
     parser.add_argument("results", type=Path, help="what `python -m bench --out` wrote")
-    results = json.loads(parser.parse_args().results.read_text(encoding="utf-8"))
+    text = parser.parse_args().results.read_text(encoding="utf-8")
+    (DOCS / "benchmarks.json").write_text(text, encoding="utf-8")
+    results = json.loads(text)
     for name, plot in plots(results).items():
         (DOCS / "img" / name).write_text(plot, encoding="utf-8")
     path = DOCS / "benchmarks.md"

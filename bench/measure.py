@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import leftfold
 from bench import environments, handlers, processes
 from bench.servers import Place, Servers
-from bench.system import About, load
+from bench.system import OURS, About, load
 from leftfold.core.lifecycle import State
 
 BULK: Final = 1_000  # jobs in a batch
@@ -39,6 +39,11 @@ class Bench:
         self._name, self._folder, self._stack = name, folder, stack
         self._python = environments.python(about)
         self._probes: list[memoryview] = []
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the store can be verified."""
+        return self._name in OURS
 
     def _start(self, *given: object, probe: Path | None = None) -> subprocess.Popen[str]:
         root = str(environments.ROOT)
@@ -196,13 +201,16 @@ def drain(system: Bench, jobs: int, handler: str, workers: int, concurrency: int
         seconds = (watch.finished_at() - system.began()) / 1e9
         if missed := system.times(jobs).count(0):
             raise Failed(f"{system.about.title} ran some jobs twice, and {missed} of {jobs} never")
-        return {
+        found = {
             "jobs/s": jobs / seconds,
             "worker CPU s/1000": (sum(map(processes.seconds, pids)) - worker_cpu) / jobs * 1_000,
             "server CPU s/1000": (processes.seconds(system.place.pid) - server_cpu) / jobs * 1_000,
             "worker MB": sum(map(processes.memory, pids)) / workers / 1e6,
             "bytes/job": (system.place.bytes() - empty) / jobs,
         }
+        if system.is_ours:
+            check(system, jobs)
+        return found
 
 
 def latency(system: Bench, jobs: int, gap: float) -> Figures:

@@ -56,7 +56,7 @@ def _workload(found: Sequence[Measured], results: dict[str, Any]) -> str:
         cells = [_range([each.figures[figure] for each in own if figure in each.figures]) for figure in figures]
         failed = next((each.failed for each in own if each.failed), "")
         gauge = f"{statistics.median(each.gauge for each in own):.1f}"
-        rows.append((_title(results, system), *cells, gauge, failed.partition(":")[0]))
+        rows.append((_title(results, system), *cells, gauge, failed))
     notes = any(row[-1] for row in rows)
     head = ("", *figures, "gauge ms", "failed")
     if not notes:

@@ -15,12 +15,13 @@ installed. So its own imports of the system stand inside of its functions. Each 
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from bench import systems
 
 Server = Literal["postgres", "redis", "files"]
 Handler = Callable[[int], Any]  # a def, or an async one
+OURS: Final = ("leftfold_postgres", "leftfold_sqlite")
 
 
 class Promises(NamedTuple):

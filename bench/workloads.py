@@ -5,14 +5,13 @@ from typing import Final, NamedTuple
 
 from bench import measure
 from bench.measure import Bench, Figures
-from bench.system import About
+from bench.system import OURS, About
 
 #: The systems of `make bench`; `make bench-all` takes all there are.
 FEW: Final = (
     "leftfold_postgres", "pgqueuer", "bare_postgres", "procrastinate", "oban", "leftfold_sqlite", "huey_sqlite",
     "bare_sqlite",
 )  # fmt: skip
-OURS: Final = ("leftfold_postgres", "leftfold_sqlite")
 _ENQUEUERS: Final = frozenset(FEW)
 _FAST: Final = frozenset({"leftfold_postgres", "pgqueuer"})
 

@@ -123,8 +123,8 @@ class Office:
         engine.settle_many = settle  # type: ignore[method-assign]  # the real one, but for what happens to its answer
         return Writer(engine, pulse or Pulse("w", {}), self._note)
 
-    def _note(self, attempts: Sequence[Attempt]) -> None:
-        self.done += [attempt.held.claim.kind for attempt in attempts]
+    def _note(self, written: Sequence[Ended]) -> None:
+        self.done += [ended.attempt.held.claim.kind for ended in written]
 
     def ended(self, *names: str, seconds: float = 60.0) -> list[Ended]:
         """Give attempts of jobs of these kinds that have come to their end."""

@@ -30,6 +30,7 @@ class Signature:
         called = [each for each in parameters if each.name != self.context]
         self._called = inspect.Signature(called)
         self.depends: Dependencies = {each.name: each.default for each in called if is_dependency(each.default)}
+        self._scalars = _scalars_of(called, hints)
         self._unnamed = [each for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
         self._type = _struct(self._name, [each for each in called if each.name not in self.depends], hints)
         self._arguments = wire.decoder(self._name, self._type)
@@ -43,6 +44,8 @@ class Signature:
 
     def to_payload(self, given: Sequence[Any], named: Mapping[str, Any]) -> Raw:
         """Give a call's arguments as a payload, or refuse what the handler could not be called with."""
+        if not named and tuple(map(type, given)) == self._scalars:  # then all that follows comes to this
+            return to_payload("payload", dict(zip(self._called.parameters, given, strict=True)))
         try:
             arguments = self._called.bind(*given, **named).arguments
         except TypeError as problem:
@@ -130,6 +133,15 @@ def _context_of(
 
 
 _CONTEXTS: Final = {Context, CurrentJob, SyncContext}
+#: What is written and read back as it is, and needs no second look.
+_SCALARS: Final = (int, str, bool, float)
+
+
+def _scalars_of(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Give the types of a function's arguments, if it takes them by place and each of them is plain."""
+    found = tuple(hints.get(each.name) for each in parameters)
+    by_place = all(each.kind is not each.KEYWORD_ONLY and not is_dependency(each.default) for each in parameters)
+    return found if by_place and all(any(each is plain for plain in _SCALARS) for each in found) else None
 
 
 def _struct(name: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Any:

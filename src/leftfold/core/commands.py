@@ -45,7 +45,7 @@ def digest(token: str) -> str:
 
 
 #: What needs no check, wherever it stands; of an empty tuple there is one in Python.
-_KNOWN: Final = frozenset(map(id, (None, DEFAULT_POLICY, NULL, ())))
+_KNOWN: Final = frozenset(map(id, (DEFAULT_POLICY, NULL, ())))
 
 
 @cache
@@ -63,7 +63,7 @@ class Command(Frozen):
     def __post_init__(self) -> None:
         for field, check in _checks_of(type(self)):
             value = getattr(self, field)
-            if id(value) not in _KNOWN:
+            if value is not None and id(value) not in _KNOWN:
                 check(value)
         if getattr(self, "due", None) is not None and getattr(self, "delay", None) is not None:
             raise ValidationError("give a due time or a delay, not both")

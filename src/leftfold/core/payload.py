@@ -33,6 +33,8 @@ def to_payload(what: str, value: Any) -> Raw:
 
     Whatever msgspec can write is welcome; a NaN, which it writes as null, is not.
     """
+    if isinstance(value, Raw):
+        return value
     try:
         text = msgspec.json.encode(value)
         if b"null" in text:

@@ -17,7 +17,8 @@ from leftfold.worker.pulse import MARK_EVERY, Pulse
 _LOG: Final = logging.getLogger("leftfold.worker")
 _MOST: Final = 250
 _AGAIN: Final = 1.0
-_BREATH: Final = 0.02  # behind a claim that found nothing: whatever anybody writes may wake us, mostly for nothing
+#: Behind claims that found nothing: whatever anybody writes may wake us, mostly for nothing.
+_BREATHS: Final = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
 #: A job that another worker runs may come back: it may die.
 _UNSETTLED: Final = frozenset({State.RETRYING, State.CLAIMED, State.RUNNING})
 
@@ -39,20 +40,25 @@ class Claimer:
         self._crew = crew
         self._pulse = pulse
         self._wishes = wishes
+        crew.wakes_when_empty = wishes.until_idle
         self._stopped = False
         self._promised = 0  # room for what is claimed right now
         self._plenty = False  # the last claim gave all that was asked for
+        self._was_woken = False
+        self._in_vain = 0  # how often in a row we were woken, and found nothing
         self._aside: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Claim no more. A claim that is on its way comes to its end: cancelled, it might give jobs to nobody."""
         self._stopped = True
         self._crew.woken.set()
+        self._crew.freed.set()
 
     async def run(self) -> None:
         """Go on until stopped, or until there is nothing left to do if that is wished."""
         while not self._stopped:
             self._crew.woken.clear()
+            self._crew.freed.clear()
             try:
                 if await self._once():
                     break
@@ -80,13 +86,20 @@ class Claimer:
         room = min(room, _MOST)
         if room > 0:
             taken = await self._take(room)
-            if not taken:
-                if settled:
-                    return True
-                await asyncio.sleep(_BREATH)
-        if not self._stopped and (room <= 0 or taken < room):
-            await self._wait(await self._patience(room))
+            if not taken and settled:
+                return True
+        if room <= 0:
+            await self._wait(self._crew.freed, self._look())
+        elif taken < room:
+            await self._rest(found_any=taken > 0)
         return False
+
+    async def _rest(self, *, found_any: bool) -> None:
+        """Wait until there may be more: all that is due has been taken."""
+        self._in_vain = self._in_vain + 1 if self._was_woken and not found_any else 0
+        await asyncio.sleep(_BREATHS[min(self._in_vain, len(_BREATHS) - 1)])
+        await self._wait(self._crew.woken, await self._patience())
+        self._was_woken = self._crew.woken.is_set()
 
     async def _take(self, limit: int) -> int:
         """Claim so many at most, begin them, and give how many they are."""
@@ -109,20 +122,22 @@ class Claimer:
         except StoreError as problem:
             self._failed(problem)
 
-    async def _wait(self, seconds: float) -> None:
-        """Wait until woken, or for so long. However long that is, say now and then that the loop lives."""
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait for this, or for so long. However long that is, say now and then that the loop lives."""
         until = now() + seconds
-        while not self._crew.woken.is_set() and (left := until - now()) > 0:
+        while not event.is_set() and (left := until - now()) > 0:
             self._pulse.mark("claiming")
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, MARK_EVERY)):  # wait_for may swallow a cancellation
-                    await self._crew.woken.wait()
+                    await event.wait()
 
-    async def _patience(self, room: int) -> float:
+    def _look(self) -> float:
+        return random.uniform(self._wishes.poll / 2, self._wishes.poll)  # noqa: S311 - nobody must guess it
+
+    async def _patience(self) -> float:
         """Give how long to wait to be woken: until the next job is due, but no longer than until the next look."""
-        look = random.uniform(self._wishes.poll / 2, self._wishes.poll)  # noqa: S311 - nobody must guess it
-        due = await self._engine.next_due(self._wishes.queues) if room > 0 else None
-        return look if due is None else min(look, due)
+        due = await self._engine.next_due(self._wishes.queues)
+        return self._look() if due is None else min(self._look(), due)
 
     async def _is_settled(self) -> bool:
         """Tell whether nothing runs elsewhere, and no attempt will be tried again before somebody looks."""

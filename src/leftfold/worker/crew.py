@@ -54,8 +54,10 @@ class Crew:
         self._leaked = 0  # threads that go on although their attempts are over
         self._threads = Threads()
         self._cells = Cells(app)
-        self.woken = asyncio.Event()  # there is something to do, or room for more
-        self.writer = Writer(office, pulse, self._written)
+        self.woken = asyncio.Event()  # there may be something to do
+        self.freed = asyncio.Event()  # there is room for more
+        self.wakes_when_empty = False  # for a worker that ends when there is nothing to do
+        self.writer = Writer(office, pulse, self._told)
         self._desk = Desk(engine, self.writer)
         loop = self._desk.loop
         self.leases = Leases(
@@ -115,20 +117,27 @@ class Crew:
             self._leaked += 1
             attempt.thread.add_done_callback(self._returned)
         if command is None:
-            self._written([attempt])
+            self._over([attempt])
         else:
             self.writer.put(Ended(attempt, command))
-            self.woken.set()  # what is to be written takes no room as yet: the next are claimed meanwhile
+            self.freed.set()  # what is to be written takes no room as yet: the next are claimed meanwhile
 
     def _returned(self, thread: asyncio.Future[Any]) -> None:
         thread.exception()  # seen: its attempt is over, whatever it says now
         self._let_go(thread)
 
-    def _written(self, attempts: "Sequence[Attempt]") -> None:
+    def _told(self, written: "Sequence[Ended]") -> None:
+        self._over([ended.attempt for ended in written])
+        if any(not isinstance(ended.command, c.Complete) for ended in written):
+            self.woken.set()  # it may be claimed again, at once or in a while
+
+    def _over(self, attempts: "Sequence[Attempt]") -> None:
         self.leases.drop(attempt.held for attempt in attempts)
         self.writer.forget(attempt.held.claim for attempt in attempts)
         self._pulse.left(sum(self._attempts.pop(attempt.held, None) is not None for attempt in attempts))
-        self.woken.set()
+        self.freed.set()
+        if self.wakes_when_empty and self.is_empty:
+            self.woken.set()
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +173,7 @@ class Crew:
 
     def _let_go(self, _: object) -> None:
         self._leaked -= 1
-        self.woken.set()
+        self.freed.set()
 
     def stop_all(self) -> None:
         """Cancel everything; the jobs are given back."""

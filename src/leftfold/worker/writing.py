@@ -49,9 +49,7 @@ class Ended(NamedTuple):
 class Writer:
     """Writes the outcomes of all attempts of a worker."""
 
-    def __init__(
-        self, engine: Office | AsyncEngine, pulse: Pulse, written: Callable[[Sequence[Attempt]], None]
-    ) -> None:
+    def __init__(self, engine: Office | AsyncEngine, pulse: Pulse, written: Callable[[Sequence[Ended]], None]) -> None:
         self._engine = engine
         self._pulse = pulse
         self._written = written
@@ -120,7 +118,7 @@ class Writer:
                     again = await self._write(batch)
             finally:
                 self._busy = 0
-                if over := [ended.attempt for ended in batch if ended not in again]:
+                if over := [ended for ended in batch if ended not in again]:
                     self._written(over)
                 if not self._pending:
                     self._empty.set()

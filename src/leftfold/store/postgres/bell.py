@@ -1,7 +1,7 @@
 """Waking workers on PostgreSQL: NOTIFY, as a hint. Polling is the truth, so whatever fails here only costs time.
 
 A notification that is part of the transaction that enqueues makes all commits wait for one lock. So a thread with a
-connection of its own sends it, at once for the first job and then at most every 20 ms for all that came meanwhile.
+connection of its own sends it: at once for a job that comes alone, and for a stream of them less and less often.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import psycopg
 
-_PAUSE: Final = 0.02
+_SHORT: Final = 0.001
+_LONG: Final = 0.02  # between two rings, where jobs come all the time
 _CLOSE_SECONDS: Final = 2.0
 _PROBE_EVERY: Final = 30.0
 _PROBE_SECONDS: Final = 5.0
@@ -65,13 +66,15 @@ class Ringer:
 
     def _run(self) -> None:
         connection: psycopg.Connection[Any] | None = None
+        pause = _SHORT
         try:
             while not self._closed or self._wanted.is_set():
                 self._wanted.wait()
                 self._wanted.clear()
                 connection = self._rung(connection)
                 if not self._closed:
-                    time.sleep(_PAUSE)
+                    time.sleep(pause)
+                    pause = min(pause * 2, _LONG) if self._wanted.is_set() else _SHORT
                 elif not self._wanted.is_set():
                     return
         finally:
