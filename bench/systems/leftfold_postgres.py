@@ -15,6 +15,6 @@ ABOUT = About(
         recovery="leases and fences: run again when the lease ends, and late writes are refused",
     ),
     pace=14_000,
-    settings="concurrency 500",
-    concurrency=500,
+    settings="concurrency 1000",
+    concurrency=1000,
 )

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from leftfold.aengine import AsyncEngine
 from leftfold.core.errors import OutcomeUnknownError, StoreError
 from leftfold.core.lifecycle import State
-from leftfold.store.replies import Count
+from leftfold.store.replies import Claim, Count
 from leftfold.worker.clocks import now
 from leftfold.worker.crew import Crew
 from leftfold.worker.pulse import MARK_EVERY, Pulse
 
 _LOG: Final = logging.getLogger("leftfold.worker")
-_MOST: Final = 250
+_MOST: Final = 500
 _AGAIN: Final = 1.0
 #: Behind claims that found nothing: whatever anybody writes may wake us, mostly for nothing.
 _BREATHS: Final = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
@@ -33,7 +33,10 @@ class Wishes(NamedTuple):
 
 
 class Claimer:
-    """The loop that claims. Where there is plenty, it claims twice at once: the next jobs come while others begin."""
+    """The loop that claims. The next jobs are on their way while those that came begin.
+
+    One claim at a time: two at once would spend most of their time on passing over what the other one takes.
+    """
 
     def __init__(self, engine: AsyncEngine, crew: Crew, pulse: Pulse, wishes: Wishes) -> None:
         self._engine = engine
@@ -42,11 +45,9 @@ class Claimer:
         self._wishes = wishes
         crew.wakes_when_empty = wishes.until_idle
         self._stopped = False
-        self._promised = 0  # room for what is claimed right now
-        self._plenty = False  # the last claim gave all that was asked for
+        self._promised = 0  # room for what is claimed right now, and for what has not begun yet
         self._was_woken = False
         self._in_vain = 0  # how often in a row we were woken, and found nothing
-        self._aside: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Claim no more. A claim that is on its way comes to its end: cancelled, it might give jobs to nobody."""
@@ -65,25 +66,18 @@ class Claimer:
             except StoreError as problem:
                 self._failed(problem)
                 await asyncio.sleep(random.uniform(_AGAIN / 2, _AGAIN))  # noqa: S311 - nobody must guess it
-        if self._aside is not None:
-            await self._aside
 
     def _failed(self, problem: StoreError) -> None:
-        self._plenty = False
         self._pulse.failed("claiming", problem)
         lost = isinstance(problem, OutcomeUnknownError)  # what it may have taken comes back behind the lease
         _LOG.warning("%s: %s", "the answer to a claim was lost" if lost else "no jobs can be claimed", problem)
 
     async def _once(self) -> bool:
         """Claim once, and wait if there was not enough; tells whether to end."""
-        room = self._crew.room - self._promised
-        taken = 0
+        room, taken = min(self._crew.room - self._promised, _MOST), 0
         # Before the claim, not behind it: what comes back in between is then claimed, and not left behind.
         is_idle = self._crew.is_empty and not self._promised
         settled = self._wishes.until_idle and is_idle and await self._is_settled()
-        if self._plenty and room > _MOST and (self._aside is None or self._aside.done()):
-            self._aside = asyncio.create_task(self._take_aside(room - _MOST), name="leftfold-claimer-aside")
-        room = min(room, _MOST)
         if room > 0:
             taken = await self._take(room)
             if not taken and settled:
@@ -102,25 +96,25 @@ class Claimer:
         self._was_woken = self._crew.woken.is_set()
 
     async def _take(self, limit: int) -> int:
-        """Claim so many at most, begin them, and give how many they are."""
+        """Claim so many at most, and give how many they are. They begin when the next claim has been sent."""
         asked_at = now()
         self._promised += limit
         try:
             claims = await self._engine.claim(
                 self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=limit, start=True
             )
-        finally:
+        except BaseException:
             self._promised -= limit
-        self._plenty = len(claims) == limit
-        self._crew.begin_all(claims, asked_at)
+            raise
+        self._promised += len(claims) - limit
+        if claims:
+            asyncio.get_running_loop().call_soon(self._begin, claims, asked_at)
         self._pulse.mark("claiming")
         return len(claims)
 
-    async def _take_aside(self, room: int) -> None:
-        try:
-            await self._take(min(room, _MOST))
-        except StoreError as problem:
-            self._failed(problem)
+    def _begin(self, claims: list[Claim], asked_at: float) -> None:
+        self._promised -= len(claims)
+        self._crew.begin_all(claims, asked_at)
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> None:
         """Wait for this, or for so long. However long that is, say now and then that the loop lives."""
