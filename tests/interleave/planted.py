@@ -77,7 +77,7 @@ def _load_before_the_lock(patch: Patch) -> None:
 
 
 _BY_PLACE: Final = "FROM sealed s WHERE j.ctid = s.place"
-_BY_PLACES: Final = f"{_BY_PLACE} AND j.ctid = ANY (ARRAY(SELECT place FROM sealed))"  # noqa: S608
+_BY_PLACES: Final = f"{_BY_PLACE} AND s.version = s.version + 0"
 _BY_ID: Final = "FROM sealed s WHERE j.id = s.id"
 _LIMIT: Final = "        LIMIT %(limit)s"
 _LOCK: Final = "ORDER BY id FOR UPDATE"

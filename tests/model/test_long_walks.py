@@ -191,7 +191,7 @@ def test_nothing_breaks_on_long_walks_and_they_go_nearly_everywhere() -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(
-            max_examples=140,
+            max_examples=200,
             stateful_step_count=100,
             deadline=None,
             derandomize=True,
