@@ -123,6 +123,10 @@ def live_alone(engine: Engine) -> None:
         engine.heartbeat(claim)
         engine.look_many([claim])
         engine.complete(claim)
+        engine.enqueue("work", queue="alone", key=key)
+        for claim in engine.claim("worker", queues=["alone"], kinds=["work"], request_id=f"claim {key}"):
+            engine.start(claim)
+            engine.complete(claim)
 
 
 def live_apart(engine: Engine) -> None:

@@ -96,7 +96,7 @@ class Claimer:
         self._was_woken = self._crew.woken.is_set()
 
     async def _take(self, limit: int) -> int:
-        """Claim so many at most, and give how many they are. They begin when the next claim has been sent."""
+        """Claim so many at most, and give how many they are. Where there are more, they begin behind the next claim."""
         asked_at = now()
         self._promised += limit
         try:
@@ -107,8 +107,10 @@ class Claimer:
             self._promised -= limit
             raise
         self._promised += len(claims) - limit
-        if claims:
+        if len(claims) == limit:
             asyncio.get_running_loop().call_soon(self._begin, claims, asked_at)
+        elif claims:
+            self._begin(claims, asked_at)
         self._pulse.mark("claiming")
         return len(claims)
 

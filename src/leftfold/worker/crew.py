@@ -89,10 +89,11 @@ class Crew:
         attempts = [self._attempt(claim, asked_at) for claim in claims]
         self._pulse.entered(len(attempts))
         self.leases.hold([attempt.held for attempt in attempts])
+        loop = self._desk.loop
         for attempt in attempts:
             self._attempts[attempt.held] = attempt
             claim = attempt.held.claim
-            attempt.task = asyncio.create_task(self._run(attempt), name=f"{claim.kind} {claim.job_id}")
+            attempt.task = loop.create_task(self._run(attempt), name=f"{claim.kind} {claim.job_id}")
 
     def _attempt(self, claim: Claim, asked_at: float) -> Attempt:
         handler = self._app.handlers[claim.kind]

@@ -80,10 +80,11 @@ SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k
                k.due AS was_due, coalesce(:lease::bigint, k.lease, {usual_lease}) AS length
         FROM {schema}.jobs k
         WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now AND k.frozen_at IS NULL
-          AND k.state = ANY (:sources::{schema}.state[]) AND (:kinds::text[] IS NULL OR k.kind = ANY (:kinds::text[]))
+          AND k.state = ANY (:sources::{schema}.state[])
+          AND (:kinds::text[] IS NULL OR k.kind = ANY (:kinds::text[]))
+          -- Not where the id is spent on this job, for something else.
           AND (:request_id::text IS NULL OR k.renewed_by IS DISTINCT FROM :request_id::text)
-          AND (:request_id::text IS NULL OR NOT EXISTS (  -- the id is spent on this job, for something else
-              SELECT FROM {schema}.events e WHERE e.job_id = k.id AND e.request_id = :request_id::text OFFSET 0))
+          AND (:request_id::text IS NULL OR NOT EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = k.id AND e.request_id = :request_id::text OFFSET 0))
 
 -- part: first
         ORDER BY k.due, k.id

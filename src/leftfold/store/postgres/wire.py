@@ -31,7 +31,8 @@ OLDEST: Final = 14
 CONNECT_SECONDS: Final = 10
 #: Their plan hangs on what is asked.
 _VARIED: Final = frozenset({"list", "incidents", "audit", "feed_stretch", "feed_page"})
-_NARROWED: Final = frozenset({"list", "incidents", "audit"})
+#: They have only the conditions that are asked: no plan could fit all of them.
+_NARROWED: Final = frozenset({"list", "incidents", "audit", "claim", "claim_on"})
 
 _TYPES: Final = {"id": "uuid", "head": "bytea", "state": "{schema}.state", "priority": "smallint"}
 _TEXTS: Final = frozenset(
@@ -99,8 +100,15 @@ _VARYING: Final[Mapping[str, frozenset[str]]] = {
     "look": frozenset({"id"}),
 }
 _ONCE: Final[frozenset[str]] = frozenset()
-#: The same object each time: psycopg knows its statements by their hash.
-_encoded: Final = lru_cache(maxsize=256)(str.encode)
+
+
+@lru_cache(maxsize=256)
+def _encoded(sql: str) -> bytes:
+    """Give a text as it is sent: the same object each time, by whose hash psycopg knows its statements, and short.
+
+    It looks for arguments anew each time in a text of more than 4096 bytes.
+    """
+    return re.sub(r"(--.*)?\s+", " ", sql).replace(", ", ",").encode()
 
 
 def call(sql: str, query: Query, now: int | None) -> tuple[bytes, Mapping[str, Any]]:
@@ -118,8 +126,8 @@ def call(sql: str, query: Query, now: int | None) -> tuple[bytes, Mapping[str, A
             given[name] = array(values) if name in varying else _scalar(values[0])
         return _with_once(sql, varying), given
     given.update(zip(query.columns, map(array, columns), strict=True))
-    if query.name in _NARROWED:  # it has only the conditions that are asked: no plan could fit all of them
-        sql = _OPTIONAL.sub(lambda match: "" if given[match[1]] is None else f"  AND ({match[2]})", sql)
+    if query.name in _NARROWED:
+        return _narrowed(sql, frozenset(name for name, value in given.items() if value is None)), given
     return _encoded(sql), given
 
 
@@ -151,10 +159,16 @@ def _with_once(sql: str, varying: frozenset[str]) -> bytes:
     text, found = _UNNEST.subn(parted, sql)
     if found != 1:
         raise ValueError("such a query has one batch")
-    return text.encode()
+    return _encoded(text)
 
 
 _OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)
+
+
+@lru_cache(maxsize=256)
+def _narrowed(sql: str, absent: frozenset[str]) -> bytes:
+    """Leave out the conditions on what is absent."""
+    return _encoded(_OPTIONAL.sub(lambda match: "" if match[1] in absent else f"  AND ({match[2]})", sql))
 
 
 def plan(query: Query) -> bool | None:
