@@ -18,6 +18,7 @@ from leftfold.times import Span, microseconds
 from leftfold.worker.cells import whereabouts
 from leftfold.worker.claiming import Claimer, Wishes
 from leftfold.worker.crew import Crew
+from leftfold.worker.garbage import seldom_collected
 from leftfold.worker.keeper import Keeper
 from leftfold.worker.office import THREADS, Office
 from leftfold.worker.pulse import Pulse
@@ -97,7 +98,7 @@ class Worker:
     def run(self) -> None:
         """Run until SIGTERM or SIGINT: the first lets attempts end within the grace, the second stops them now."""
         loop = _new_loop()
-        with Signals(loop, self.stop):
+        with Signals(loop, self.stop), seldom_collected():
             try:
                 _run_to_the_end(loop, loop.create_task(self.arun(), name="leftfold-worker"))
             finally:
