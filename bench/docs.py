@@ -4,7 +4,7 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bench import report
 from bench.plots import Bar, bars
@@ -21,14 +21,22 @@ def _look(system: str) -> str:
     return "ours" if system.startswith("leftfold") else "limit" if system.startswith("bare") else "peer"
 
 
-def plots(results: dict[str, Any]) -> dict[str, str]:
+class Plot(NamedTuple):
+    """A drawing, and what is to be read where it cannot be seen."""
+
+    title: str
+    svg: str
+
+
+def plots(results: dict[str, Any]) -> dict[str, Plot]:
     """Give the plots by the names of their files."""
     measured, found = report.measured_in(results), {}
     for workload in workloads(results["much"]):
         if workload.name in DRAWN and (given := _bars(measured, workload.name, workload.figure, results)):
             less = not workload.figure.startswith("jobs/s")
             title = workload.title[0].upper() + workload.title[1:]
-            found[f"benchmark-{workload.name}.svg"] = bars(title, workload.figure, given, less_is_better=less)
+            drawn = bars(title, workload.figure, given, less_is_better=less)
+            found[f"benchmark-{workload.name}.svg"] = Plot(title, drawn)
     return found
 
 
@@ -42,7 +50,7 @@ def _bars(measured: list[Measured], workload: str, figure: str, results: dict[st
 
 def page(text: str, results: dict[str, Any]) -> str:
     """Put the figures of a run into the page, between its marks."""
-    drawn = "\n\n".join(f"![{name}](img/{name})" for name in plots(results))
+    drawn = "\n\n".join(f"![{plot.title}](img/{name})" for name, plot in plots(results).items())
     figures = f"{_BEGIN}\n\n{drawn}\n\n{report.tables(results)}\n{_END}"
     return re.sub(f"{_BEGIN}.*{_END}", lambda _: figures, text, flags=re.DOTALL)
 
@@ -55,7 +63,7 @@ def main() -> None:
     (DOCS / "benchmarks.json").write_text(text, encoding="utf-8")
     results = json.loads(text)
     for name, plot in plots(results).items():
-        (DOCS / "img" / name).write_text(plot, encoding="utf-8")
+        (DOCS / "img" / name).write_text(plot.svg, encoding="utf-8")
     path = DOCS / "benchmarks.md"
     path.write_text(page(path.read_text(encoding="utf-8"), results), encoding="utf-8")
 

@@ -96,5 +96,5 @@ def test_the_page_shows_the_figures_that_stand_beside_it() -> None:
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert docs.page(text, results) == text, "render it anew: python -m bench.docs docs/benchmarks.json"
     for name, plot in docs.plots(results).items():
-        assert (ROOT / "docs" / "img" / name).read_text(encoding="utf-8") == plot
+        assert (ROOT / "docs" / "img" / name).read_text(encoding="utf-8") == plot.svg
     assert report.measured_in(results)
