@@ -16,7 +16,7 @@ from typing import Any, Final
 from bench import environments, machine, measure, report
 from bench.servers import POSTGRES, REDIS, Servers
 from bench.system import OURS, load, names
-from bench.verdict import Measured, verdicts
+from bench.verdict import TARGETS, Measured, verdicts
 from bench.workloads import FEW, Workload, workloads
 
 
@@ -43,7 +43,7 @@ class Run:
             for number in range(max(self._rounds_of(each) for each in self._workloads))
             for workload in self._workloads
             if number < self._rounds_of(workload)
-            for name in _rotated(self._systems_of(workload), number)
+            for name in rotated(self._systems_of(workload), number)
         ]
         for workload, number, name in plan:
             self._tell(f"round {number + 1}, {workload.title}: {load(name).ABOUT.title}", len(plan))
@@ -117,11 +117,10 @@ class Run:
 _ONLY_OURS: Final = frozenset({"verify"})
 
 
-def _rotated(systems: list[str], number: int) -> list[str]:
-    """Give them in another order each round, so that nobody always comes first, or behind the same one."""
+def rotated(systems: list[str], number: int) -> list[str]:
+    """Give them in another order each round, so that nobody always comes first."""
     start = number % len(systems) if systems else 0
-    turned = systems[start:] + systems[:start]
-    return turned[::-1] if number % 2 else turned
+    return systems[start:] + systems[:start]
 
 
 def _say(text: str) -> None:
@@ -149,8 +148,9 @@ def main() -> int:
         asked.out.write_text(text, encoding="utf-8")
     sys.stdout.write(text if asked.json else report.tables(results))
     found = verdicts(run.measured)
-    sys.stderr.write(report.summary(found))
-    return int(any(each.word == "missed" for each in found) or not found)
+    failed = [each for each in run.measured if each.failed and each.system in OURS]
+    sys.stderr.write(report.summary(found, failed))
+    return int(bool(failed) or len(found) < len(TARGETS) or any(each.word == "missed" for each in found))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The same driver, tables and rows, written by hand: no hash, counters or decisions. What the database itself costs.
 
-Batches go as array literals, as ours do: psycopg's own way with lists is ten times slower. The tables are ours, with
-their CHECKs and guarding triggers; in a file, only the triggers that count are dropped. It stands for the raw limit,
-and would lose a fence, a chain or a count without a word: nobody should use it.
+Batches go as array literals, as ours do: psycopg's own way with lists is ten times slower. `x = x + 0` is true, which
+the planner does not know: it takes the rows for few, as in ours, and does not read the whole table for them. The tables
+are ours, with their CHECKs and guarding triggers; in a file, only the triggers that count are dropped. It stands for
+the raw limit, and would lose a fence, a chain or a count without a word: nobody should use it.
 """
 
 import secrets
@@ -72,7 +73,7 @@ held AS MATERIALIZED (
     UPDATE {schema}.jobs j
     SET state = '{state}', version = j.version + {steps}, updated_at = h.now, attempt = j.attempt + 1,
         owner = %(owner)s, token = %(token)s, until = h.now + 60000000, due = NULL
-    FROM held h WHERE j.ctid = h.place RETURNING j.id, j.version, j.attempt, h.now
+    FROM held h WHERE j.ctid = h.place AND h.now = h.now + 0 RETURNING j.id, j.version, j.attempt, h.now
 ), appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, data, seal)
     SELECT now, id, version - {steps} + e.n, 1, e.event, %(owner)s, e.data, %(seal)s
@@ -83,7 +84,7 @@ SELECT m.id::text, m.attempt, e.data FROM moved m JOIN {schema}.events e ON e.jo
 """
 _OWN: Final = """
 WITH held AS MATERIALIZED (
-    SELECT j.place FROM unnest(%(id)s::uuid[], %(attempt)s::integer[]) AS a (id, attempt)
+    SELECT j.place, a.attempt FROM unnest(%(id)s::uuid[], %(attempt)s::integer[]) AS a (id, attempt)
     CROSS JOIN LATERAL (
         SELECT k.ctid AS place FROM {schema}.jobs k
         WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = %(token)s AND k.state = %(source)s FOR UPDATE
@@ -91,7 +92,7 @@ WITH held AS MATERIALIZED (
 ), moved AS (
     UPDATE {schema}.jobs j
     SET version = j.version + 1, updated_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, {changes}
-    FROM held h WHERE j.ctid = h.place RETURNING j.id, j.version, j.updated_at
+    FROM held h WHERE j.ctid = h.place AND h.attempt = h.attempt + 0 RETURNING j.id, j.version, j.updated_at
 )
 INSERT INTO {schema}.events (at, job_id, version, format, event, actor, data, seal)
 SELECT updated_at, id, version, 1, %(event)s, %(owner)s, '{{}}', %(seal)s FROM moved

@@ -6,9 +6,9 @@ Times are those of the machine's monotonic clock, in nanoseconds.
 """
 
 import asyncio
-import itertools
 import mmap
 import os
+import threading
 import time
 from typing import Final
 
@@ -19,7 +19,7 @@ SIZE: Final = 8 * (HEAD + NUMBERS)
 NAP: Final = 0.010
 
 _times: memoryview | None = None
-_ran = itertools.count(1)
+_turn = threading.Lock()
 
 
 def probe(path: str) -> memoryview:
@@ -34,11 +34,11 @@ def _hit(number: int) -> None:
     if _times is None:
         _times = probe(os.environ[PROBE])
     now = time.monotonic_ns()
-    ran = next(_ran)  # in one step, also among threads
-    if ran == 1:
-        _times[1] = now
-    _times[0] = ran
-    _times[2] = now
+    with _turn:
+        if _times[0] == 0:
+            _times[1] = now
+        _times[0] += 1
+        _times[2] = now
     _times[HEAD + number] = now
 
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from bench.verdict import Measured, Verdict, verdicts
+from bench.verdict import TARGETS, Measured, Verdict, verdicts
 from bench.workloads import workloads
 
 _WORDS: Final = {"stretch": "met, and the stretch", "met": "met", "missed": "**missed**"}
@@ -102,10 +102,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
 
 
-def summary(found: Sequence[Verdict]) -> str:
-    """Say in a line or two whether the targets are met, and name those that are not."""
+def summary(found: Sequence[Verdict], failed: Sequence[Measured]) -> str:
+    """Say in a line or two whether the targets are met, and name those that are not; and where we failed altogether."""
     missed = [each for each in found if each.word == "missed"]
-    lines = [f"{len(found) - len(missed)} of {len(found)} targets are met."]
+    lines = [f"{len(found) - len(missed)} of {len(TARGETS)} targets are met."]
+    judged = {each.target for each in found}
+    lines += [f"Not judged: {target.title}, {target.figure}" for target in TARGETS if target not in judged]
+    lines += [f"Failed: {each.system}, {each.workload}, round {each.round + 1}: {each.failed}" for each in failed]
     lines += [
         f"Missed: {each.target.title} is {each.ratio:.2f} of {each.against}, asked {each.target.bound:g}"
         for each in missed

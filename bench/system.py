@@ -21,6 +21,7 @@ from bench import systems
 
 Server = Literal["postgres", "redis", "files"]
 Handler = Callable[[int], Any]  # a def, or an async one
+ANY_HANDLER: Final = frozenset({"noop", "noop_sync", "nap", "long"})
 OURS: Final = ("leftfold_postgres", "leftfold_sqlite")
 
 
@@ -43,7 +44,7 @@ class About(NamedTuple):
     settings: str  # how it was set up, for the table
     concurrency: int = 100  # of a worker that drains no-op jobs
     python: tuple[int, int] = (3, 11)  # the oldest that runs it
-    handlers: frozenset[str] = frozenset({"noop", "noop_sync", "nap"})  # which of `bench.handlers` it can run
+    handlers: frozenset[str] = ANY_HANDLER  # which of `bench.handlers` it can run
 
     @property
     def plainest(self) -> str:

@@ -53,7 +53,7 @@ def workloads(much: int) -> list[Workload]:
         Workload("bulk", "enqueue, in bulk", "jobs/s", lambda b: measure.enqueue_many(b, 1.5), slow),
         Workload("drain", "drain no-op jobs, one worker process", "jobs/s", _drain(None, 1), slow),
         Workload("drain2", "drain no-op jobs, two worker processes", "jobs/s", _drain(None, 2), _FAST),
-        Workload("latency", "pick-up on an idle system", "p50 ms", lambda b: measure.latency(b, 150, 0.02),
+        Workload("latency", "pick-up, one job every 20 ms", "p50 ms", lambda b: measure.latency(b, 150, 0.02),
                  _ENQUEUERS - {"bare_postgres", "bare_sqlite"}),
         Workload("sync", "drain no-op jobs, handlers in threads", "jobs/s", _drain("noop_sync", 1),
                  _FAST | {"leftfold_sqlite"}, "noop_sync", 3),

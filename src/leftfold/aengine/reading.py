@@ -14,6 +14,7 @@ from leftfold.core.record import Record
 from leftfold.store import views
 from leftfold.store.query import Operation
 from leftfold.store.replies import Count, Incident, Page, Queue, WorkerView
+from leftfold.times import Span, microseconds
 
 # `list` is a method here, so what the others give is named.
 Counts = list[Count]
@@ -118,10 +119,14 @@ class Reading(Running):
         """Give the one incident whose name begins so."""
         return await self._read(views.incident, asking.incident_of(beginning))
 
-    async def next_due(self, queues: Iterable[str] | None = None) -> float | None:
-        """Give the seconds until another job of these queues becomes due, or None if none is known to."""
-        wait = await self._read(views.next_due, asking.names("queue", queues))
-        return None if wait is None else wait / SECOND
+    async def next_due(self, queues: Iterable[str] | None = None, *, lately: Span = 0.0) -> float | None:
+        """Give the seconds until another job of these queues becomes due, or None if none is known to.
+
+        One that became due `lately`, so many seconds ago at most, counts as due now: who claimed just before would
+        else neither have it nor hear of it.
+        """
+        wait = await self._read(views.next_due, asking.names("queue", queues), microseconds("lately", lately))
+        return None if wait is None else max(wait, 0) / SECOND
 
     async def clock(self) -> float:
         """Give the store's time, in seconds since 1970."""

@@ -34,7 +34,7 @@ def to_payload(what: str, value: Any) -> Raw:
     Whatever msgspec can write is welcome; a NaN, which it writes as null, is not.
     """
     if isinstance(value, Raw):
-        return value
+        return Raw(bytes(value))  # a copy: what is checked is what is written, whatever becomes of the caller's buffer
     try:
         text = msgspec.json.encode(value)
         if b"null" in text:

@@ -170,9 +170,9 @@ def clock() -> Steps[int]:
     return int(now)
 
 
-def next_due(queues: list[str] | None) -> Steps[int | None]:
-    """Give how long until another job of these queues becomes due, if any is known to."""
-    ((wait,),) = yield Query("next_due", {"queues": queues})
+def next_due(queues: list[str] | None, lately: int) -> Steps[int | None]:
+    """Give how long until another job of these queues becomes due, if any is known to; or since when, if lately."""
+    ((wait,),) = yield Query("next_due", {"queues": queues, "lately": lately})
     return None if wait is None else int(wait)
 
 

@@ -17,6 +17,7 @@ from leftfold.worker.pulse import MARK_EVERY, Pulse
 _LOG: Final = logging.getLogger("leftfold.worker")
 _MOST: Final = 500
 _AGAIN: Final = 1.0
+_MARGIN: Final = 0.001  # two clocks that nobody compared
 #: Behind claims that found nothing: whatever anybody writes may wake us, mostly for nothing.
 _BREATHS: Final = (0.0, 0.001, 0.002, 0.004, 0.008, 0.016)
 #: A job that another worker runs may come back: it may die.
@@ -45,7 +46,9 @@ class Claimer:
         self._wishes = wishes
         crew.wakes_when_empty = wishes.until_idle
         self._stopped = False
-        self._promised = 0  # room for what is claimed right now, and for what has not begun yet
+        self._promised = 0  # room for what has not begun yet
+        self._plenty = False  # the last claim gave all that was asked for
+        self._problem: BaseException | None = None
         self._was_woken = False
         self._in_vain = 0  # how often in a row we were woken, and found nothing
 
@@ -66,6 +69,8 @@ class Claimer:
             except StoreError as problem:
                 self._failed(problem)
                 await asyncio.sleep(random.uniform(_AGAIN / 2, _AGAIN))  # noqa: S311 - nobody must guess it
+        if self._problem is not None:
+            raise self._problem
 
     def _failed(self, problem: StoreError) -> None:
         self._pulse.failed("claiming", problem)
@@ -74,7 +79,7 @@ class Claimer:
 
     async def _once(self) -> bool:
         """Claim once, and wait if there was not enough; tells whether to end."""
-        room, taken = min(self._crew.room - self._promised, _MOST), 0
+        room, taken, asked_at = min(self._crew.room - self._promised, _MOST), 0, now()
         # Before the claim, not behind it: what comes back in between is then claimed, and not left behind.
         is_idle = self._crew.is_empty and not self._promised
         settled = self._wishes.until_idle and is_idle and await self._is_settled()
@@ -82,32 +87,28 @@ class Claimer:
             taken = await self._take(room)
             if not taken and settled:
                 return True
+        had_plenty, self._plenty = self._plenty, taken == room
         if room <= 0:
             await self._wait(self._crew.freed, self._look())
-        elif taken < room:
-            await self._rest(found_any=taken > 0)
+        elif taken < room and not had_plenty:  # behind a full claim, the store looks at one lane only
+            await self._rest(asked_at, found_any=taken > 0)
         return False
 
-    async def _rest(self, *, found_any: bool) -> None:
-        """Wait until there may be more: all that is due has been taken."""
+    async def _rest(self, asked_at: float, *, found_any: bool) -> None:
+        """Wait until there may be more: all that was due when we asked has been taken."""
         self._in_vain = self._in_vain + 1 if self._was_woken and not found_any else 0
         await asyncio.sleep(_BREATHS[min(self._in_vain, len(_BREATHS) - 1)])
-        await self._wait(self._crew.woken, await self._patience())
-        self._was_woken = self._crew.woken.is_set()
+        if not self._stopped:
+            self._was_woken = await self._wait(self._crew.woken, await self._patience(asked_at))
 
     async def _take(self, limit: int) -> int:
         """Claim so many at most, and give how many they are. Where there are more, they begin behind the next claim."""
         asked_at = now()
-        self._promised += limit
-        try:
-            claims = await self._engine.claim(
-                self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=limit, start=True
-            )
-        except BaseException:
-            self._promised -= limit
-            raise
-        self._promised += len(claims) - limit
-        if len(claims) == limit:
+        claims = await self._engine.claim(
+            self._pulse.worker, queues=self._wishes.queues, kinds=self._wishes.kinds, limit=limit, start=True
+        )
+        self._promised += len(claims)
+        if len(claims) == limit and not self._stopped:
             asyncio.get_running_loop().call_soon(self._begin, claims, asked_at)
         elif claims:
             self._begin(claims, asked_at)
@@ -116,23 +117,28 @@ class Claimer:
 
     def _begin(self, claims: list[Claim], asked_at: float) -> None:
         self._promised -= len(claims)
-        self._crew.begin_all(claims, asked_at)
+        try:
+            self._crew.begin_all(claims, asked_at)
+        except BaseException as problem:  # noqa: BLE001 - it is raised where somebody hears it
+            self._problem = problem
+            self.stop()
 
-    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait for this, or for so long. However long that is, say now and then that the loop lives."""
+    async def _wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """Wait for this, or for so long; tells which. However long it is, say now and then that the loop lives."""
         until = now() + seconds
         while not event.is_set() and (left := until - now()) > 0:
             self._pulse.mark("claiming")
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, MARK_EVERY)):  # wait_for may swallow a cancellation
                     await event.wait()
+        return event.is_set()
 
     def _look(self) -> float:
         return random.uniform(self._wishes.poll / 2, self._wishes.poll)  # noqa: S311 - nobody must guess it
 
-    async def _patience(self) -> float:
+    async def _patience(self, asked_at: float) -> float:
         """Give how long to wait to be woken: until the next job is due, but no longer than until the next look."""
-        due = await self._engine.next_due(self._wishes.queues)
+        due = await self._engine.next_due(self._wishes.queues, lately=now() - asked_at + _MARGIN)
         return self._look() if due is None else min(self._look(), due)
 
     async def _is_settled(self) -> bool:

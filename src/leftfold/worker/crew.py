@@ -14,6 +14,7 @@ from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt, Stop
 from leftfold.worker.cells import Cells
 from leftfold.worker.desk import Desk
+from leftfold.worker.garbage import collect_young
 from leftfold.worker.isolated import IsolatedAttempt
 from leftfold.worker.lease import Held, Leases
 from leftfold.worker.logs import about
@@ -131,6 +132,8 @@ class Crew:
         self._over([ended.attempt for ended in written])
         if any(not isinstance(ended.command, c.Complete) for ended in written):
             self.woken.set()  # it may be claimed again, at once or in a while
+        if any(isinstance(ended.command, c.Fail) for ended in written):
+            collect_young()
 
     def _over(self, attempts: "Sequence[Attempt]") -> None:
         self.leases.drop(attempt.held for attempt in attempts)

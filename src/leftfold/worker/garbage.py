@@ -21,10 +21,18 @@ def seldom_collected() -> Iterator[None]:
     if not 0 < before[0] < _OBJECTS:
         yield
         return
+    frozen = gc.get_freeze_count()
+    gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS, _YOUNG, _OLD)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not frozen:  # else somebody else froze something, and it stays so
+            gc.unfreeze()
+
+
+def collect_young() -> None:
+    """Look now at what was made since the last look: errors hold their frames, and these hold whatever was large."""
+    gc.collect(0)

@@ -9,6 +9,7 @@ judged a lease later: by then whoever lives has renewed it, or given it up by a 
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Final
 
 from leftfold.aengine import AsyncEngine
@@ -49,9 +50,12 @@ class ClockWatch:
 class Keeper:
     """Keeps house, once a second."""
 
-    def __init__(self, engine: Office | AsyncEngine, pulse: Pulse) -> None:
+    def __init__(
+        self, engine: Office | AsyncEngine, pulse: Pulse, came_back: Callable[[], None] = lambda: None
+    ) -> None:
         self._engine = engine
         self._pulse = pulse
+        self._came_back = came_back  # jobs may be claimed again
         self._watch = ClockWatch()
 
     async def run(self) -> None:
@@ -77,4 +81,6 @@ class Keeper:
             _LOG.info("job %s, attempt %d: taken from a silent owner, or its wait is over: it is %s",
                       outcome.job_id, outcome.attempt, outcome.state,
                       extra={"job_id": outcome.job_id, "attempt": outcome.attempt})  # fmt: skip
+        if changed:
+            self._came_back()
         return len(outcomes) == _MOST and bool(changed)  # what is refused now is refused in a moment, too

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leftfold.app.app import App
 
 _LOG: Final = logging.getLogger("leftfold.worker")
-_CONNECTIONS: Final = 3  # for claims, of which there may be two at once, and for what handlers ask
+_CONNECTIONS: Final = 3  # for claims, and for what handlers ask
 _LAST_SECONDS: Final = 10.0  # for cancelled handlers to end, and for the last outcomes to be written
 _CLAIM_SECONDS: Final = 1.0  # for a claim that is on its way when there is a hurry
 
@@ -148,7 +148,7 @@ class Worker:
                 lambda: opening.open(self.app.url, pool_size=1, create=False, **settings), pulse,
                 size=self._concurrency, state=state, cancel_grace=self._cancel_grace, look_every=self._wishes.poll,
             )  # fmt: skip
-            keeper, claimer = Keeper(office, pulse), Claimer(engine, crew, pulse, self._wishes)
+            keeper, claimer = Keeper(office, pulse, crew.woken.set), Claimer(engine, crew, pulse, self._wishes)
             loops: list[_Loop] = [crew.writer, keeper, engine.store.listener(crew.woken.set)]
             crew.leases.start()
             tasks = [asyncio.create_task(each.run(), name=f"leftfold-{type(each).__name__.lower()}") for each in loops]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import psycopg
 
-_SHORT: Final = 0.001
+_SHORT: Final = 0.005
 _LONG: Final = 0.02  # between two rings, where jobs come all the time
 _CLOSE_SECONDS: Final = 2.0
 _PROBE_EVERY: Final = 30.0
@@ -74,7 +74,7 @@ class Ringer:
                 connection = self._rung(connection)
                 if not self._closed:
                     time.sleep(pause)
-                    pause = min(pause * 2, _LONG) if self._wanted.is_set() else _SHORT
+                    pause = min(pause * 2, _LONG) if self._wanted.is_set() else max(pause / 2, _SHORT)
                 elif not self._wanted.is_set():
                     return
         finally:

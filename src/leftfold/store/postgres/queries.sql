@@ -205,14 +205,14 @@ held AS MATERIALIZED (
 {give}
 
 -- name: next_due
--- How long until a job of these queues becomes due that is not due yet, lane by lane.
+-- How long until a job of these queues becomes due that was not due a moment ago, lane by lane.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
 {lanes}
 SELECT min(j.due) - min(clock.now)
 FROM clock, lanes CROSS JOIN LATERAL (
     SELECT k.due FROM {schema}.jobs k
-    WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due > clock.now AND k.frozen_at IS NULL
+    WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due > clock.now - :lately::bigint AND k.frozen_at IS NULL
     ORDER BY k.due LIMIT 1
 ) j;
 

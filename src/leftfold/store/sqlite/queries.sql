@@ -123,11 +123,11 @@ ORDER BY picked.place;
 SELECT 1;
 
 -- name: next_due
--- How long until a job of these queues becomes due that is not due yet, lane by lane.
+-- How long until a job of these queues becomes due that was not due a moment ago, lane by lane.
 WITH RECURSIVE
 {lanes}
 SELECT min((SELECT min(k.due) FROM leftfold_jobs k
-            WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due > :now AND k.frozen_at IS NULL)) - :now
+            WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due > :now - :lately AND k.frozen_at IS NULL)) - :now
 FROM lanes WHERE lanes.priority IS NOT NULL;
 
 -- name: claims

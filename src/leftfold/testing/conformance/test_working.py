@@ -176,6 +176,14 @@ class TestNextDue:
         scene.clock.advance(5)
         assert scene.engine.next_due() is None
 
+    def test_what_became_due_lately_counts_as_due_now(self, scene: Scene) -> None:
+        """Else a job that becomes due between a claim and this question would be slept over."""
+        scene.enqueued(due=5)
+        scene.enqueued(due=60)
+        scene.clock.advance(7)
+        assert scene.engine.next_due(lately=3) == 0
+        assert scene.engine.next_due(lately=1) == 53
+
     def test_a_job_that_will_be_tried_again_counts(self, scene: Scene) -> None:
         claim = scene.started()
         scene.engine.fail(claim, FLAKY, delay=7)
