@@ -18,6 +18,7 @@ from leftfold import App, Context
 from leftfold.store.postgres import bell
 from leftfold.store.postgres.bell import Listener, Ringer, channel_of
 from leftfold.store.postgres.wire import connect_options
+from leftfold.worker import claiming
 
 SELDOM = 30.0  # who finds something sooner was woken
 AT_ONCE = 5.0
@@ -55,6 +56,46 @@ def test_a_job_that_is_due_later_is_run_when_it_is_due(app: App) -> None:
             return await handle.aresult(timeout=AT_ONCE)
 
     assert -0.1 < asyncio.run(main()) < 1
+
+
+def test_a_job_that_becomes_due_behind_a_claim_is_not_slept_over(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "_BREATHS", (0.3,))  # so long it takes to ask when the next one is due
+
+    @app.job
+    async def one() -> None: ...
+
+    async def main() -> None:
+        async with working(app, poll=SELDOM):
+            await until(lambda: len(app.engine.workers()) == 1)
+            handles = await app.aenqueue_many(one.options(due=due).call() for due in (0.7, 0.8))
+            async with asyncio.timeout(AT_ONCE):
+                await asyncio.gather(*(handle.aresult() for handle in handles))
+
+    asyncio.run(main())
+
+
+def test_behind_a_full_claim_all_lanes_are_looked_at_once_more(
+    app: App, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a full claim, PostgreSQL is asked for one lane only: what it gives may not be all there is."""
+    monkeypatch.setattr(claiming, "_MOST", 5)
+    engine = place.open()
+
+    @app.job
+    async def light() -> None: ...
+
+    @app.job(priority=5)
+    async def one(first: bool) -> None:
+        if first:
+            engine.enqueue("light", {})  # it rings no bell, and the next claim is full as well
+
+    async def main() -> None:
+        await app.aenqueue_many(one.call(number == 0) for number in range(12))
+        async with working(app, poll=SELDOM, concurrency=100), asyncio.timeout(AT_ONCE):
+            await until(lambda: [job.state for job in engine.list(kind="light").jobs] == ["succeeded"])
+
+    with engine:
+        asyncio.run(main())
 
 
 def test_a_retry_is_run_when_it_is_due(app: App) -> None:
