@@ -56,7 +56,7 @@ def _interpreter(oldest: tuple[int, int]) -> str:
     if sys.version_info[:2] >= oldest:
         return sys.executable
     for candidate in _candidates(oldest):
-        if subprocess.run([candidate, "-c", ""], check=False, capture_output=True).returncode == 0:  # noqa: S603
+        if subprocess.run([candidate, "-c", ""], check=False, capture_output=True).returncode == 0:  # noqa: S603 - an interpreter of this machine
             return candidate
     raise Missing(f"it needs Python {oldest[0]}.{oldest[1]}, which is not on this machine")
 

@@ -117,7 +117,7 @@ class Servers:
                 port = free.getsockname()[1]
             options = [part for name, value in REDIS.items() for part in (f"--{name}", value)]
             command: list[str | Path] = [redis_server(), "--port", str(port), "--dir", str(self._folder), *options]
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own words
             self._stack.callback(process.wait)
             self._stack.callback(os.kill, process.pid, signal.SIGTERM)
             self._redis = f"redis://127.0.0.1:{port}/0", process.pid

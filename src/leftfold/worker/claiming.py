@@ -79,18 +79,18 @@ class Claimer:
 
     async def _once(self) -> bool:
         """Claim once, and wait if there was not enough; tells whether to end."""
-        room, taken, asked_at = min(self._crew.room - self._promised, _MOST), 0, now()
+        room, asked_at = min(self._crew.room - self._promised, _MOST), now()
         # Before the claim, not behind it: what comes back in between is then claimed, and not left behind.
         is_idle = self._crew.is_empty and not self._promised
         settled = self._wishes.until_idle and is_idle and await self._is_settled()
-        if room > 0:
-            taken = await self._take(room)
-            if not taken and settled:
-                return True
-        had_plenty, self._plenty = self._plenty, taken == room
         if room <= 0:
             await self._wait(self._crew.freed, self._look())
-        elif taken < room and not had_plenty:  # behind a full claim, the store looks at one lane only
+            return False
+        taken = await self._take(room)
+        if not taken and settled:
+            return True
+        had_plenty, self._plenty = self._plenty, taken == room
+        if taken < room and not had_plenty:  # behind a full claim, the store looks at one lane only
             await self._rest(asked_at, found_any=taken > 0)
         return False
 
