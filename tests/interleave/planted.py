@@ -76,9 +76,8 @@ def _load_before_the_lock(patch: Patch) -> None:
     patch.setattr(ops, "carry_out", carry_out)
 
 
-_BY_PLACE: Final = "FROM sealed s WHERE j.ctid = s.place"
-_BY_PLACES: Final = f"{_BY_PLACE} AND s.version = s.version + 0"
-_BY_ID: Final = "FROM sealed s WHERE j.id = s.id"
+_BY_PLACES: Final = ") s WHERE j.ctid = s.place AND s.version = s.version + 0"
+_BY_ID: Final = ") s WHERE j.id = s.id"
 _LIMIT: Final = "        LIMIT %(limit)s"
 _LOCK: Final = "ORDER BY id FOR UPDATE"
 #: What an UPDATE runs anew for every row that it looks at, finding another job each time.
@@ -97,10 +96,13 @@ BUGS: Final = (
     Planted("a row follows its log from any version", ("heartbeat under a request", "release", "running"),
             (("lock", _LOCK, "ORDER BY id"),
              ("project", "WHERE k.id = a.id AND k.version = a.before OFFSET 0", "WHERE k.id = a.id OFFSET 0"))),
-    Planted("an owner writes without a lock", ("complete", "cancel hard", "running"),
-            (("own", "        FOR UPDATE\n    ) j", "        OFFSET 0\n    ) j"), ("own", _BY_PLACE, _BY_ID))),
+    Planted("an owner is asked for its lease before its row is written", ("complete", "cancel hard", "running"),
+            (("own", "WHERE k.id = a.id OFFSET 0",
+              "WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token OFFSET 0"),
+             ("own", "WHERE j.ctid = s.place AND j.state = s.was AND", "WHERE j.id = s.id AND"),
+             ("own", "AND j.attempt = s.attempt AND j.token = s.token\n      AND j.state = ANY", "AND s.was = ANY"))),
     Planted("an owner is not asked for its lease", ("claim next", "start", "queued"),
-            (("own", "k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token", "true"),)),
+            (("own", "j.attempt = s.attempt AND j.token = s.token", "true"),)),
     Planted("a renewal is not asked for its lease", ("claim by id", "heartbeat", "queued"),
             (("renew", "k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token", "true"),)),
     Planted("a claim waits for a locked job", ("claim next", "cancel at a rev", "queued"),

@@ -66,7 +66,7 @@ class Tables:
                 )
 
         load(parts, copy, lambda: self._execute("ANALYZE {schema}.jobs, {schema}.events"))
-        for index in ("events_xid", "events_at"):  # as autovacuum does now and then
+        for index in ("events_when",):  # as autovacuum does now and then
             self._execute(f"SELECT brin_summarize_new_values('{{schema}}.{index}'::regclass)")
 
     def _columns(self, table: str) -> list[str]:

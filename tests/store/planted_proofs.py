@@ -107,7 +107,7 @@ BUGS: Final = (
             (("AND k.due <= :now AND k.frozen_at IS NULL", "AND k.due <= :now"),),
             FROZEN + "test_a_claim_passes_over_it[sqlite]"),
     Planted("an owner goes on with a frozen job", POSTGRES,
-            ((" AND k.version < :events_max AND k.frozen_at IS NULL", " AND k.version < :events_max"),),
+            ((" AND j.version < :events_max AND j.frozen_at IS NULL", " AND j.version < :events_max"),),
             FROZEN + "test_nobody_can_say_anything_about_it[postgres]"),
     Planted("an owner renews a frozen job, in a file", SQLITE,
             ((" AND leftfold_jobs.token = b.token\n  AND frozen_at IS NULL", " AND leftfold_jobs.token = b.token"),),
@@ -130,7 +130,7 @@ BUGS: Final = (
             EXPORT + "test_an_export_that_was_changed_is_refused[no last line]"),
     # --- keepers ------------------------------------------------------------------------------------------------------
     Planted("a keeper waits for another", POSTGRES,
-            (("ORDER BY j.priority LIMIT :limit FOR UPDATE OF j SKIP LOCKED", "ORDER BY j.priority LIMIT :limit"),),
+            (("ORDER BY j.id LIMIT :limit FOR UPDATE OF j SKIP LOCKED", "ORDER BY j.id LIMIT :limit"),),
             "verify/test_reap.py::test_a_keeper_passes_over_what_another_is_busy_with"),
     Planted("a keeper takes a frozen job, in a file", SQLITE,
             (("coalesce(:seen, :now)) AND frozen_at IS NULL", "coalesce(:seen, :now))"),),

@@ -8,11 +8,15 @@ from urllib.parse import quote
 import pytest
 from tests.store.between import check_whole, contents, wait_until_it_waits
 from tests.store.sides import PostgresSide
-from tests.store.world import Place
+from tests.store.world import CLIENT, Place
 
+from leftfold.core import commands as c
+from leftfold.core import events as e
 from leftfold.core.limits import MINUTE
 from leftfold.engine import Engine
+from leftfold.store.ops import Ask, carry_out
 from leftfold.store.postgres.driver import PostgresStore
+from leftfold.store.query import Operation
 from leftfold.store.replies import Claim, Receipt
 from leftfold.testing.clock import FakeClock
 
@@ -25,10 +29,15 @@ def side(place: Place) -> Iterator[PostgresSide]:
 
 
 @pytest.fixture
-def engine(side: PostgresSide) -> Iterator[Engine]:
-    """An engine on the server's own clock, which waits five seconds for a lock and no longer."""
+def store(side: PostgresSide) -> PostgresStore:
     url = with_settings(side.store.url, {"lock_timeout": "5s"})
-    with Engine(PostgresStore(url, schema=side.store.schema).open()) as opened:
+    return PostgresStore(url, schema=side.store.schema).open()
+
+
+@pytest.fixture
+def engine(store: PostgresStore) -> Iterator[Engine]:
+    """An engine on the server's own clock, which waits five seconds for a lock and no longer."""
+    with Engine(store) as opened:
         yield opened
 
 
@@ -79,7 +88,6 @@ def _deadline(engine: Engine, receipt: Receipt) -> int:
 
 #: What is said, and which time it leaves.
 SAID: Mapping[str, Callable[[Engine, Claim], int]] = {
-    "start": lambda engine, claim: _last(engine, engine.start(claim)),
     "signal": lambda engine, claim: _last(engine, engine.signal(claim.job_id, "go")),
     "suspend": lambda engine, claim: _deadline(engine, engine.suspend(claim, "nap", until="timer", deadline=60)),
     "heartbeat": lambda engine, claim: (engine.heartbeat(claim, lease=60).until or 0) - MINUTE,
@@ -87,6 +95,34 @@ SAID: Mapping[str, Callable[[Engine, Claim], int]] = {
         (engine.heartbeat(claim, lease=60, request_id="r").until or 0) - MINUTE
     ),
 }
+
+
+#: What an owner says without a lock before it: of when it was asked, and no older than what it waited for.
+WORDS: Mapping[str, Callable[[Engine, Claim], Receipt]] = {
+    "start": lambda engine, claim: engine.start(claim),
+    "note": lambda engine, claim: engine.note(claim, e.Progress(fraction=0.5)),
+    "complete": lambda engine, claim: engine.complete(claim),
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_what_an_owner_says_is_no_older_than_what_it_waited_for(
+    word: str, side: PostgresSide, engine: Engine, store: PostgresStore
+) -> None:
+    engine.enqueue("work")
+    (claim,) = engine.claim("worker", start=word == "complete")
+    remark = e.Custom(name="first")
+    ask = Ask(claim.job_id, c.Note(by=CLIENT, note=remark))
+    with ThreadPoolExecutor(1) as thread, Lock(side, claim.job_id) as lock:
+        waiting = thread.submit(WORDS[word], engine, claim)
+        wait_until_it_waits(lock.connection, waiting)
+        store.run_within(lock.connection, Operation(lambda: carry_out([ask], frozenset())))
+        lock.release()
+        assert waiting.result().changed
+    *_, first, last = engine.history(claim.job_id)
+    assert (first.event, last.actor) == (remark, "worker")
+    assert last.at >= first.at
+    assert engine.verify().is_clean
 
 
 @pytest.mark.parametrize("said", SAID)

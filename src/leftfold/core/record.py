@@ -86,7 +86,7 @@ def decode(wire: str, data: str, stored: int = FORMAT, current: int = FORMAT, by
 
 
 def canonical(record: Record) -> bytes:
-    """Give the bytes that the hash covers: each field as `length:text`, an absent one as `-`."""
+    """Give the bytes that the hash covers: job id, version, time, what was `said`, and the stored text."""
     request = record.request_id, record.request_hash
     words = said(record.event.wire, record.who.value, record.actor, *request, stored=record.format)
     return covered(record.job_id, record.version, record.at, words, record.data)
@@ -101,15 +101,15 @@ def link(previous: bytes, record: Record) -> bytes:
 def said(event: str, who: str, actor: str, *request: str | None, stored: int = FORMAT) -> str:
     """Give the middle of the bytes that the hash covers, who said what: a batch has it in common.
 
-    `request` is the id of the request and the hash of what it asked, or nothing.
+    Each field is `length:text`, an absent one `-`. `request` is the id of the request and the hash of what it asked, or
+    nothing.
     """
     return "".join(map(_field, (event, str(stored), who, actor, *(request or (None, None)))))
 
 
 def covered(job_id: str, version: int, at: int, words: str, data: str) -> bytes:
     """Give the bytes that the hash covers, of the fields as a database has them and of what was `said`."""
-    fields = f"{_field(job_id)}{_field(str(version))}{_field(str(at))}{words}{_field(data)}"
-    return fields.encode("utf-8", "surrogateescape")
+    return f"{job_id} {version} {at} {words}{data}".encode("utf-8", "surrogateescape")
 
 
 def seal(hash_: bytes) -> bytes:

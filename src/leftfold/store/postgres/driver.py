@@ -241,7 +241,7 @@ class PostgresStore(_Base):
         """Run one query."""
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
-        return cursor.fetchall() if cursor.description is not None else []
+        return cursor.fetchall() if cursor.rownumber is not None else []
 
     def _execute_lent(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         rows = self.execute(cursor, query)
@@ -371,7 +371,7 @@ class AsyncPostgresStore(_Base):
         """Run one query."""
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
-        return await cursor.fetchall() if cursor.description is not None else []
+        return await cursor.fetchall() if cursor.rownumber is not None else []
 
     async def _execute_lent(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         rows = await self.execute(cursor, query)

@@ -1,10 +1,11 @@
 -- Every query of the PostgreSQL store. `:name` is an argument: one value, or one array of a batch's values.
 -- `{schema}` is the schema. No state is named here: those that count come from the lifecycle's table.
 --
--- The shape of a write: lock what is asked for (`held`), read the clock behind the lock and seal the event into the chain
--- (`sealed`), move the row, append the event, count. Rows are reached by ctid: they are locked by then, and no statistics
--- lead the planner astray. `OFFSET 0` parts what is worked out from what it is used for, which else would be worked out
--- again for every use. What a statement does not give back, it refused: `decide` says why.
+-- The shape of a write: find what is asked for, move the row and seal the event into its chain (`moved`), append the
+-- event, count. Rows are reached by ctid, so that no statistics lead the planner astray. Where a lease begins or is
+-- renewed, the row is locked first (`held`), and the clock read behind that. `OFFSET 0` parts what is worked out from what
+-- it is used for, which else would be worked out again for every use. What a statement does not give back, it refused:
+-- `decide` says why.
 
 -- part: few
 -- True of every row, which the planner does not know: it takes them for few, whatever its statistics say, and goes to
@@ -14,10 +15,9 @@ s.version = s.version + 0
 -- part: asked
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(decode('{genesis}', 'hex'), t.id_text, '1', t.at_text, t.said, t.data) AS hash
+    SELECT t.*, {schema}.link(decode('{genesis}', 'hex'), t.id, 1, t.at, t.said, t.data) AS hash
     FROM (
-        SELECT a.*, a.id::text AS id_text, a.at::text AS at_text,
-               CASE WHEN a.from_then > a.at THEN '{"due":' || a.from_then || ',' || a.rest ELSE '{' || a.rest END AS data
+        SELECT a.*, CASE WHEN a.from_then > a.at THEN '{"due":' || a.from_then || ',' || a.rest ELSE '{' || a.rest END AS data
         FROM (
             SELECT b.*, clock.at, greatest(coalesce(b.due, clock.at + b.delay, clock.at), clock.at) AS from_then
             FROM clock, unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[],
@@ -94,28 +94,22 @@ SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k
     LIMIT :limit
 
 -- part: give
-sealed AS MATERIALIZED (
-    SELECT c.*, CASE WHEN :start THEN {schema}.link(c.claimed, c.id_text, c.last_text, c.at_text, :said_started, '{}')
-                     ELSE c.claimed END AS hash
-    FROM (
-        SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, :said, t.data) AS claimed
-        FROM (
-            SELECT h.*, greatest(h.now, h.updated_at) AS at, h.id::text AS id_text, (h.version + 1)::text AS next_text,
-                   (h.version + 2)::text AS last_text, greatest(h.now, h.updated_at)::text AS at_text,
-                   '{"token":"' || :token::text || '"'
-                   || CASE WHEN h.length <> {usual_lease} THEN ',"lease":' || h.length ELSE '' END || '}' AS data
-            FROM held h OFFSET 0
-        ) t OFFSET 0
-    ) c
-),
 moved AS (
     UPDATE {schema}.jobs j
     SET state = CASE WHEN :start THEN {started} ELSE {claimed} END::{schema}.state,
-        version = j.version + CASE WHEN :start THEN 2 ELSE 1 END, updated_at = s.at, head = s.hash,
-        attempt = j.attempt + 1, owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
-    FROM sealed s WHERE j.ctid = s.place AND {few}
-    RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.cancel_requested_at, j.state,
-              s.version + 1 AS next, s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.claimed, s.hash
+        version = j.version + CASE WHEN :start THEN 2 ELSE 1 END, updated_at = s.at, attempt = j.attempt + 1,
+        head = CASE WHEN :start THEN {schema}.link(s.claimed, s.id, s.version + 2, s.at, :said_started, '{}') ELSE s.claimed END,
+        owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
+    FROM (
+        SELECT t.*, {schema}.link(t.head, t.id, t.version + 1, t.at, :said, t.data) AS claimed
+        FROM (
+            SELECT h.*, greatest(h.now, h.updated_at) AS at,
+                   '{"token":"' || :token::text || CASE WHEN h.length <> {usual_lease} THEN '","lease":' || h.length || '}' ELSE '"}' END AS data
+            FROM held h OFFSET 0
+        ) t OFFSET 0
+    ) s WHERE j.ctid = s.place AND {few}
+    RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.state, j.head,
+              s.version + 1 AS next, s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.claimed
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
@@ -123,13 +117,13 @@ appended AS (
            substr(claimed, 1, {seal_bytes})
     FROM moved
     UNION ALL
-    SELECT at, id, version, {format}, 'started', :owner, '', '', '{}', substr(hash, 1, {seal_bytes}) FROM moved WHERE :start
+    SELECT at, id, version, {format}, 'started', :owner, '', '', '{}', substr(head, 1, {seal_bytes}) FROM moved WHERE :start
 ),
 counted AS (
     INSERT INTO {schema}.counts
-    SELECT queue, kind, was, -count(*) FROM moved GROUP BY queue, kind, was
-    UNION ALL
-    SELECT queue, kind, state, count(*) FROM moved GROUP BY queue, kind, state
+    SELECT g.queue, g.kind, change.state, change.jobs
+    FROM (SELECT queue, kind, was, state, count(*) AS jobs FROM moved GROUP BY queue, kind, was, state) g
+    CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
 )
 SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data,
        m.failures > 0 AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = m.id AND e.event = 'stalled' OFFSET 0),
@@ -228,51 +222,44 @@ ORDER BY a.place;
 
 -- name: own
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
--- The token is compared so that the index of leases is no way to it: taken for empty, it would be read for each job.
-WITH held AS MATERIALIZED (
-    SELECT j.*, a.actor, a.event, a.data, a.said
-    FROM unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
-                :said::text[])
-         AS a (id, attempt, token, actor, event, data, said)
-    CROSS JOIN LATERAL (
-        SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind
-        FROM {schema}.jobs k
-        WHERE k.id = a.id AND k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token
-          AND k.state = ANY (:sources::{schema}.state[]) AND k.version < :events_max AND k.frozen_at IS NULL
-        FOR UPDATE
-    ) j
-),
-sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(t.head, t.id_text, t.next_text, t.at_text, t.said, t.data) AS hash
-    FROM (
-        SELECT h.*, h.id::text AS id_text, (h.version + 1)::text AS next_text, h.at::text AS at_text
-        FROM (
-            SELECT h.*, greatest(coalesce(:now::bigint, {schema}.clock()), h.updated_at) AS at FROM held h OFFSET 0
-        ) h OFFSET 0
-    ) t
-),
+-- Nothing is locked before it is written: a row is found by its id, and everything that it must be is asked of the row
+-- that is written. One that somebody else has changed meanwhile is judged as it stands then, or left to `decide`.
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
 moved AS (
     UPDATE {schema}.jobs j
-    SET state = coalesce(:target::{schema}.state, j.state), version = j.version + 1, updated_at = s.at, head = s.hash,
+    SET state = coalesce(:target::{schema}.state, j.state), version = j.version + 1, updated_at = greatest(s.now, j.updated_at),
+        head = {schema}.link(j.head, s.id, j.version + 1, greatest(s.now, j.updated_at), s.said, s.data),
         owner = CASE WHEN :leased THEN j.owner END, token = CASE WHEN :leased THEN j.token END,
-        result = CASE WHEN :has_result THEN j.version + 1 END, ended_at = CASE WHEN :ended THEN s.at END
-    FROM sealed s WHERE j.ctid = s.place AND {few}
-    RETURNING j.id, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at,
-              s.at, s.was, s.queue, s.kind, s.actor, s.event, s.data, s.hash
+        result = CASE WHEN :has_result THEN j.version + 1 END,
+        ended_at = CASE WHEN :ended THEN greatest(s.now, j.updated_at) END
+    FROM (
+        SELECT a.*, k.place, k.was, clock.now
+        FROM clock, unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
+                           :said::text[])
+             AS a (id, attempt, token, actor, event, data, said)
+        CROSS JOIN LATERAL (SELECT k.ctid AS place, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
+        OFFSET 0
+    ) s
+    WHERE j.ctid = s.place AND j.state = s.was AND s.attempt = s.attempt + 0
+      AND j.attempt = s.attempt AND j.token = s.token
+      AND j.state = ANY (:sources::{schema}.state[]) AND j.version < :events_max AND j.frozen_at IS NULL
+    RETURNING j.id, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at, j.updated_at,
+              j.queue, j.kind, j.head, s.was, s.actor, s.event, s.data
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, seal)
-    SELECT at, id, version, {format}, event, coalesce(:who, ''), actor, data, substr(hash, 1, {seal_bytes}) FROM moved
+    SELECT updated_at, id, version, {format}, event, coalesce(:who, ''), actor, data, substr(head, 1, {seal_bytes}) FROM moved
 ),
 counted AS (
     INSERT INTO {schema}.counts
-    SELECT queue, kind, was, -count(*) FROM moved WHERE was <> state GROUP BY queue, kind, was
-    UNION ALL
-    SELECT queue, kind, state, count(*) FROM moved WHERE was <> state GROUP BY queue, kind, state
+    SELECT g.queue, g.kind, change.state, change.jobs
+    FROM (SELECT queue, kind, was, state, count(*) AS jobs FROM moved WHERE was <> state GROUP BY queue, kind, was, state) g
+    CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
 )
 SELECT id::text, state, version, renewals, attempt, until, cancel_requested_at FROM moved;
 
 -- name: renew
+-- The token is compared so that its index is no way to the row: there is one way then, whatever the statistics say.
 WITH held AS MATERIALIZED (
     SELECT j.place
     FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
@@ -293,7 +280,7 @@ RETURNING j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.canc
 -- Where jobs stand that these owners hold.
 SELECT j.id::text, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at, j.token
 FROM unnest(:id::uuid[], :attempt::integer[], :token::text[]) AS a (id, attempt, token)
-CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token OFFSET 0) j;
+CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k WHERE k.id = a.id AND k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token OFFSET 0) j;
 
 -- name: lock
 -- The rows stay as they are until the transaction ends, and the clock is read behind that.
@@ -619,7 +606,7 @@ leases AS MATERIALIZED (
     SELECT j.id FROM {schema}.jobs j, clock
     WHERE j.token IS NOT NULL AND j.until <= clock.seen AND j.frozen_at IS NULL
       AND (:since::bigint IS NULL OR j.until > :since OR clock.seen - :since >= coalesce(j.lease, {usual_lease}))
-    ORDER BY j.priority LIMIT :limit FOR UPDATE OF j SKIP LOCKED  -- the order of the index of leases, so that it is read
+    ORDER BY j.id LIMIT :limit FOR UPDATE OF j SKIP LOCKED  -- the order of the index of leases, so that it is read
 ),
 waits AS MATERIALIZED (
     SELECT j.id FROM {schema}.jobs j, clock
