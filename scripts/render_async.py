@@ -8,7 +8,7 @@ TARGET = SOURCE.with_name("aengine")
 NOTE = "# Rendered from leftfold/engine by `make render`: change that one.\n"
 
 #: These do no I/O, and stay as they are.
-PLAIN = "__init__|_only"
+PLAIN = "__init__|_only|_ring"
 AWAITED = (
     "_write|_read|_own|_tell|_tell_many|_create|_many|_page|_freeze|_rebuild|_bring_in|enqueue_many|feed|acknowledge|close|"
     "store.run|store.run_within|store.close"

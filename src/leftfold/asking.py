@@ -2,7 +2,7 @@
 
 import re
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar, get_args
@@ -83,6 +83,17 @@ def enqueue(job: NewJob, job_id: str, by: c.Actor, request_id: str | None) -> c.
         after=tuple(id_of(other) for other in job.after) if job.after else (),
         request_id=request_id,
     )
+
+
+def are_free(jobs: Iterable[NewJob]) -> bool:
+    """Tell whether no other job can stand in the way of these."""
+    return all(job.key is None and not job.after for job in jobs)
+
+
+def parts(asked: Sequence[tuple[NewJob, str]], by: c.Actor, size: int) -> Iterator[list[c.Enqueue]]:
+    """Ask for new jobs, so many at once."""
+    for begin in range(0, len(asked), size):
+        yield [enqueue(*each, by, None) for each in asked[begin : begin + size]]
 
 
 def priority_of(given: int | str) -> int:

@@ -16,6 +16,7 @@ from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.lifecycle import Who
 from leftfold.core.values import WaitFor
+from leftfold.store.creating import PART
 from leftfold.store.ops import Ask
 
 KEEPER: Final = Actor(who=Who.KEEPER, name="keeper")
@@ -95,6 +96,10 @@ MAKING: Final = (
     Row(
         "enqueue many", "enqueue_many", s.nothing,
         lambda on, _: on.enqueue_many(NewJob("new", n) for n in range(3)), Repeated.ANEW,
+    ),
+    Row(
+        "enqueue more than is sent at once", "enqueue_many", s.nothing,
+        lambda on, _: on.enqueue_many(NewJob("new", n) for n in range(2 * PART + 1)), Repeated.ANEW,
     ),
     Row(
         "enqueue many by request", "enqueue_many", s.with_key,

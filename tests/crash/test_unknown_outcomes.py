@@ -37,13 +37,13 @@ def through(proxy: Proxy, on_postgres: SchemaGround) -> Place:
 
 
 def commits(requests: list[str]) -> list[bool]:
-    """Tell of each request whether it may commit something: a COMMIT, and what writes in no transaction."""
+    """Tell of each request whether it may commit something: one with a COMMIT, and what writes in no transaction."""
     found, inside = [], False
     for sql in requests:
         ends = re.match("COMMIT|ROLLBACK", sql) is not None
         inside = inside or sql.startswith("BEGIN")
         writes = re.search(r"\b(INSERT|UPDATE|DELETE)\b", sql) is not None
-        found.append(sql == "COMMIT" or (writes and not inside))
+        found.append(sql.endswith("COMMIT") or (writes and not inside))
         inside = inside and not ends
     return found
 

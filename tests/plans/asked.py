@@ -47,6 +47,7 @@ class Listening:
     """A store, and what it was asked."""
 
     counts_grow = False
+    sends_ahead = False
 
     def __init__(self, store: Session) -> None:
         self.dialect, self.heard = store.dialect, list[Query]()

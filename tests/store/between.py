@@ -28,7 +28,7 @@ class Between:
     """A store that does something of ours before one of its statements: counted from 0, all operations together."""
 
     def __init__(self, store: Session, place: int, act: Callable[[Query | None], Query | None]) -> None:
-        self.dialect, self.counts_grow = store.dialect, False
+        self.dialect, self.counts_grow, self.sends_ahead = store.dialect, False, False
         self.seen: list[str] = []
         self._store, self._place, self._act = store, place, act
 
@@ -77,7 +77,7 @@ def crash(query: Query | None) -> Query | None:
     raise CrashError(query.name if query else "at the end")
 
 
-def wait_until_it_waits(connection: psycopg.Connection[Columns], waiter: Future[object]) -> None:
+def wait_until_it_waits(connection: psycopg.Connection[Columns], waiter: Future[Any]) -> None:
     """Wait until somebody waits for somebody else's lock; the server knows."""
     asked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0)"
     while connection.execute(asked).fetchone() != (True,):

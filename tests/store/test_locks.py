@@ -114,7 +114,7 @@ def test_what_an_owner_says_is_no_older_than_what_it_waited_for(
     remark = e.Custom(name="first")
     ask = Ask(claim.job_id, c.Note(by=CLIENT, note=remark))
     with ThreadPoolExecutor(1) as thread, Lock(side, claim.job_id) as lock:
-        waiting = thread.submit(WORDS[word], engine, claim)
+        waiting: Future[Receipt] = thread.submit(WORDS[word], engine, claim)
         wait_until_it_waits(lock.connection, waiting)
         store.run_within(lock.connection, Operation(lambda: carry_out([ask], frozenset())))
         lock.release()

@@ -69,13 +69,15 @@ class Making(Running):
         by: c.Actor | str | None = None,
         within: object = None,
     ) -> list[Receipt | None]:
-        """Make jobs in one statement: all of them, or none."""
+        """Make jobs in one transaction: all of them, or none."""
         new, actor = list(jobs), asking.actor_of(Who.CLIENT, by, self.actor)
         asking.check_batch(new)
         asking.check_conflict(on_conflict)
-        job_ids = self._ids.make(len(new))
-        commands = [asking.enqueue(job, job_id, actor, request_id) for job, job_id in zip(new, job_ids, strict=True)]
-        return self._create(commands, on_conflict, within)
+        asked = list(zip(new, self._ids.make(len(new)), strict=True))
+        quick = self.store.sends_ahead and len(asked) > creating.PART and creating.is_quick(actor, self._forbidden)
+        if quick and request_id is None and within is None and asking.are_free(new):
+            return self._ring(self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART))))
+        return self._create([asking.enqueue(*each, actor, request_id) for each in asked], on_conflict, within)
 
     def receive(
         self,
@@ -115,7 +117,9 @@ class Making(Running):
         operation = creating.create(commands, on_conflict, request, self._forbidden)
         if within is not None:
             return self.store.run_within(within, operation)  # who looks for jobs finds it; it is not there yet
-        receipts = self._write(operation)
+        return self._ring(self._write(operation))
+
+    def _ring(self, receipts: list[Receipt | None]) -> list[Receipt | None]:
         if self._bell:
             self._bell.ring()
         return receipts

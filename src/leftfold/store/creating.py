@@ -1,6 +1,6 @@
 """Operations that make jobs. A key is unique among the live jobs of a tenant and kind; the index holds it to that."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, Literal, TypeGuard
 
@@ -29,6 +29,8 @@ Creation = c.Enqueue | c.Receive
 _REPLACEABLE: Final = (State.INBOX, State.QUEUED, State.RETRYING)
 _ENQUEUING: Final = Edge(None, e.Enqueued, TARGETS[e.Enqueued])
 _TRIES: Final = 5
+#: How many new jobs are sent to a store at once where it can be sent more meanwhile.
+PART: Final = 200
 _PREFIX: Final = len('{"due":0,')
 
 
@@ -36,7 +38,7 @@ def create(
     commands: Sequence[Creation], on_conflict: OnConflict, request: Request | None, forbidden: Forbidden
 ) -> Operation[list[Receipt | None]]:
     """Make jobs, or find those that hold their keys. Answers in the order of the commands; all by one actor."""
-    if request is None and _is_quick(commands, forbidden):
+    if request is None and is_quick(commands[0].by, forbidden):
         free = [command for command in commands if _is_plain(command) and command.spec.key is None]
         if len(free) == len(commands):  # nothing can stand in their way, and one statement is all there is to it
             return Operation(lambda: _enqueue_free(free), apart=True)
@@ -48,6 +50,18 @@ def create(
             _remembered,
         )
     )
+
+
+def create_free(parts: Callable[[], Iterable[Sequence[c.Enqueue]]]) -> Operation[list[Receipt | None]]:
+    """Make jobs that nothing can stand in the way of, part by part: while one is written, the next is made ready."""
+    return Operation(lambda: _enqueue_parts(parts()), blind=True)
+
+
+def _enqueue_parts(parts: Iterable[Sequence[c.Enqueue]]) -> Steps[list[Receipt | None]]:
+    receipts: list[Receipt | None] = []
+    for part in parts:
+        receipts += yield from _enqueue_free(part)
+    return receipts
 
 
 def _remembered(response: bytes) -> Steps[list[Receipt | None]]:
@@ -96,7 +110,7 @@ def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Fo
 
 def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[str, Receipt]]:
     """Give the receipts of those that could be made."""
-    quick = _is_quick(commands, forbidden)
+    quick = is_quick(commands[0].by, forbidden)
     plain = [command for command in commands if _is_plain(command)] if quick else []
     receipts = (yield from _enqueue(plain)) if plain else {}
     if len(plain) < len(commands):
@@ -105,9 +119,9 @@ def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[st
     return receipts
 
 
-def _is_quick(commands: Sequence[Creation], forbidden: Forbidden) -> bool:
+def is_quick(by: c.Actor, forbidden: Forbidden) -> bool:
     """Tell whether the short statements will do: who may not enqueue is told so by `decide`."""
-    return commands[0].by.who is Who.CLIENT and (not forbidden or _ENQUEUING not in forbidden)
+    return by.who is Who.CLIENT and (not forbidden or _ENQUEUING not in forbidden)
 
 
 def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:

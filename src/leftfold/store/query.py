@@ -45,12 +45,14 @@ Steps = Generator[Query, list[Columns], T]
 class Operation(NamedTuple, Generic[T]):
     """Something to run in one transaction, from its first query anew if the database asks for that.
 
-    `apart` allows each query to commit by itself: for operations whose every query is whole.
+    `apart` allows each query to commit by itself: for operations whose every query is whole. `blind` means that none
+    needs the answer to the one before: it may be sent while that one still runs, and gets no answer at all.
     """
 
     steps: Callable[[], Steps[T]]
     apart: bool = False
     reads: bool = False
+    blind: bool = False
 
 
 class Again(Exception):  # noqa: N818 - not an error: somebody else was faster

@@ -34,6 +34,7 @@ class Session(Protocol):
 
     dialect: str
     counts_grow: bool  # whether the counters are to be folded now and then
+    sends_ahead: bool  # whether queries that need no answer are sent while the ones before them run
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""
@@ -50,6 +51,7 @@ class AsyncSession(Protocol):
 
     dialect: str
     counts_grow: bool  # whether the counters are to be folded now and then
+    sends_ahead: bool  # whether queries that need no answer are sent while the ones before them run
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation in one transaction."""

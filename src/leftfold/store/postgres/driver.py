@@ -61,6 +61,7 @@ class _Base:
         self._clock = clock  # None: the server's own
         self._pid = os.getpid()
         self._prepare = prepare
+        self.sends_ahead = prepare and psycopg.Pipeline.is_supported()  # poolers may not know the way
         self._options = connect_options(url) | ({} if prepare else {"prepare_threshold": None})
         self._may_be_apart = True
         self._place: object = None
@@ -199,6 +200,13 @@ class PostgresStore(_Base):
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return drive(operation.steps(), execute)
+        if operation.blind and self.sends_ahead:
+            with cursor.connection.pipeline():
+                cursor.execute(_BEGIN)
+                answer = drive(operation.steps(), functools.partial(self._send, cursor))
+                progress.unknown = True
+                cursor.execute("COMMIT")
+            return answer
         cursor.execute(_BEGIN)
         answer = drive(operation.steps(), execute)
         progress.unknown = not operation.reads
@@ -242,6 +250,13 @@ class PostgresStore(_Base):
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.rownumber is not None else []
+
+    def _send(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
+        """Send a query without waiting for what becomes of it."""
+        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
+        cursor.execute(sql, given, prepare=self._prepare and plan(query))
+        self._pool.full.add(cursor)
+        return []
 
     def _execute_lent(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         rows = self.execute(cursor, query)
@@ -324,6 +339,13 @@ class AsyncPostgresStore(_Base):
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return await adrive(operation.steps(), execute)
+        if operation.blind and self.sends_ahead:
+            async with cursor.connection.pipeline():
+                await cursor.execute(_BEGIN)
+                answer = await adrive(operation.steps(), functools.partial(self._send, cursor))
+                progress.unknown = True
+                await cursor.execute("COMMIT")
+            return answer
         await cursor.execute(_BEGIN)
         answer = await adrive(operation.steps(), execute)
         progress.unknown = not operation.reads
@@ -372,6 +394,13 @@ class AsyncPostgresStore(_Base):
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return await cursor.fetchall() if cursor.rownumber is not None else []
+
+    async def _send(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
+        """Send a query without waiting for what becomes of it."""
+        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
+        await cursor.execute(sql, given, prepare=self._prepare and plan(query))
+        self._pool.full.add(cursor)
+        return []
 
     async def _execute_lent(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         rows = await self.execute(cursor, query)

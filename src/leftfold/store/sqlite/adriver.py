@@ -22,6 +22,7 @@ class AsyncSqliteStore:
 
     dialect = "sqlite"
     counts_grow = False
+    sends_ahead = False
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store

@@ -66,6 +66,7 @@ class SqliteStore:
 
     dialect = "sqlite"
     counts_grow = False
+    sends_ahead = False
 
     def __init__(
         self,
