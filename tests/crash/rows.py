@@ -170,6 +170,16 @@ OWNING: Final = (
         ),
         whole=False,
     ),
+    Row(
+        "settle many quietly, each its own way", "settle_quietly", s.two_running,
+        lambda on, held: on.settle_quietly(
+            [
+                Ask(held.claims[0].job_id, c.Complete(by=held.claims[0].actor)),
+                Ask(held.claims[1].job_id, c.Fail(by=held.claims[1].actor, error=Failure(code="no"))),
+            ]
+        ),
+        whole=False,
+    ),
     Row("release", "release", s.running, lambda on, held: on.release(held.claim, due=60, reason="later")),
     Row("release many", "release_many", s.two_running, lambda on, held: on.release_many(held.claims)),
     Row(

@@ -262,6 +262,8 @@ BATCHES: Final = (
               lambda x, s: x.fail_many([(claim, "oops") for claim in _in_turn(x, s.both)]), by_job=True, owns=True),
     Operation("settle both", "settle_many", "running",
               lambda x, s: x.settle_many(_ends(_in_turn(x, s.both))), by_job=True, owns=True),
+    Operation("settle both quietly", "settle_quietly", "running",
+              lambda x, s: x.settle_quietly(_ends(_in_turn(x, s.both))), by_job=True, owns=True),
     Operation("release both", "release_many", "running",
               lambda x, s: x.release_many(_in_turn(x, s.both)), by_job=True, owns=True),
     Operation("suspend both", "suspend_many", "running",

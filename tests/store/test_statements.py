@@ -32,22 +32,29 @@ WHEN = [pytest.param(name, MINUTE, id=name) for name in ENFORCED]
 WHEN.append(pytest.param("full", -MINUTE, id="with the clock set back"))
 
 
-def quickly(world: World, asks: Sequence[Ask], forbidden: Forbidden = NOTHING_FORBIDDEN) -> dict[int, Receipt]:
+Done = dict[int, Receipt | None]
+
+
+def quickly(
+    world: World, asks: Sequence[Ask], forbidden: Forbidden = NOTHING_FORBIDDEN, *, quietly: bool = False
+) -> Done:
     """Let the statement alone answer, on both stores alike."""
     first, second = (
-        side.engine.store.run(Operation(lambda: ops.quickly(asks, forbidden), apart=True)) for side in world.sides
+        side.engine.store.run(Operation(lambda: ops.quickly(asks, forbidden, quietly=quietly), apart=True))
+        for side in world.sides
     )
     assert first == second
     return first
 
 
-def follow(world: World, every: Sequence[Fenced], asks: Sequence[Ask], done: dict[int, Receipt]) -> list[Ask]:
+def follow(world: World, every: Sequence[Fenced], asks: Sequence[Ask], done: Done) -> list[Ask]:
     """Hold what the statement did to what `decide` says; give what it left undone."""
     before = dict(world.model.logs)
     outcomes = world.model.tell_many(asks)
     for place, (each, outcome) in enumerate(zip(every, outcomes, strict=True)):
         if place in done:
-            assert done[place] == outcome, each.name
+            assert done[place] in {outcome, None}, each.name
+            assert isinstance(outcome, Receipt), each.name
         elif isinstance(outcome, Receipt) and outcome.changed:
             # At the limit the log is asked: what ends the job may still happen.
             assert "at the limit" in each.name, each.name
@@ -76,18 +83,32 @@ def test_a_statement_does_what_decide_says_or_nothing(
         world.check()
 
 
+@pytest.mark.parametrize("quietly", [False, True], ids=["with receipts", "quietly"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("said", QUICK)
 def test_a_batch_of_good_and_bad_rows_comes_to_what_each_alone_would(
-    said: str, size: int, world: World, low_limit: int
+    said: str, size: int, quietly: bool, world: World, low_limit: int
 ) -> None:
     every = list(islice(_endlessly(low_limit), size))
     put(world, [each.story for each in every])
     asks = [Ask(each.story.id, QUICK[said](each.by)) for each in every]
-    undone = follow(world, every, asks, quickly(world, asks))
+    done = quickly(world, asks, quietly=quietly)
+    assert all((receipt is None) == (quietly and "heartbeat" not in said) for receipt in done.values())
+    undone = follow(world, every, asks, done)
     world.check()
     if undone:
         world.tell_many(undone)
+
+
+@pytest.mark.parametrize("quietly", [False, True], ids=["with receipts", "quietly"])
+def test_a_batch_without_a_bad_row_is_told_as_a_whole(world: World, quietly: bool) -> None:
+    stories = [tell(number, State.RUNNING) for number in range(5)]
+    put(world, stories)
+    asks = [Ask(story.id, c.Complete(by=SECOND_CLAIM)) for story in stories]
+    done = quickly(world, asks, quietly=quietly)
+    assert set(done) == set(range(5))
+    world.model.tell_many(asks)
+    world.check()
 
 
 def _endlessly(limit: int) -> Iterator[Fenced]:

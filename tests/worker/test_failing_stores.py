@@ -70,7 +70,7 @@ def test_outcomes_whose_answer_is_lost_are_neither_lost_nor_written_twice(
         return ctx.attempt
 
     handles = app.enqueue_many(one.call() for _ in range(10))
-    lose_answers(monkeypatch, "settle_many", 2, problem)
+    lose_answers(monkeypatch, "settle_quietly", 2, problem)
 
     async def main() -> None:
         async with working(app, until_idle=True):
@@ -113,7 +113,7 @@ def test_an_outage_longer_than_the_lease_loses_no_outcome_that_nobody_else_took(
         return ctx.attempt
 
     handle = one.enqueue()
-    monkeypatch.setattr(AsyncEngine, "settle_many", failing(AsyncEngine.settle_many))
+    monkeypatch.setattr(AsyncEngine, "settle_quietly", failing(AsyncEngine.settle_quietly))
     monkeypatch.setattr(AsyncEngine, "reap", nobody)
     monkeypatch.setattr(Engine, "heartbeat_many", failing(Engine.heartbeat_many))
 
@@ -354,7 +354,7 @@ def test_a_worker_that_is_to_leave_while_the_server_is_down_leaves_and_its_job_c
 
 def test_a_worker_that_is_to_leave_while_it_writes_has_written(file_app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The word to leave comes between an outcome's way into the store and its answer."""
-    real = Office.settle_many
+    real = Office.settle_quietly
     workers: list[Any] = []
 
     async def settle(self: Office, asks: Any) -> Any:
@@ -363,7 +363,7 @@ def test_a_worker_that_is_to_leave_while_it_writes_has_written(file_app: App, mo
             workers[0].stop()
         return answer
 
-    monkeypatch.setattr(Office, "settle_many", settle)
+    monkeypatch.setattr(Office, "settle_quietly", settle)
 
     @file_app.job
     async def one() -> int:

@@ -110,7 +110,7 @@ class Office:
 
     async def writer(self, pulse: Pulse | None = None) -> Writer:
         engine = await self.app.aengine()
-        real = engine.settle_many
+        real = engine.settle_quietly
 
         async def settle(asks: Iterable[Ask]) -> Any:
             asked = list(asks)
@@ -120,7 +120,7 @@ class Office:
                 raise problem
             return answer
 
-        engine.settle_many = settle  # type: ignore[method-assign]  # the real one, but for what happens to its answer
+        engine.settle_quietly = settle  # type: ignore[method-assign]  # the real one, but for what happens to its answer
         return Writer(engine, pulse or Pulse("w", {}), self._note)
 
     def _note(self, written: Sequence[Ended]) -> None:

@@ -140,14 +140,26 @@ class Owning(Running):
 
     async def settle_many(self, asks: Iterable[Ask]) -> list[Outcome]:
         """Write what came of many attempts, of each its own: those that succeeded in one statement, then the others."""
+        return [outcome for outcome in await self._settle(asks, quietly=False) if outcome is not None]
+
+    async def settle_quietly(self, asks: Iterable[Ask]) -> list[Outcome | None]:
+        """Do the same, and give None in the place of each receipt for a success: they are many, and cost to make."""
+        return await self._settle(asks, quietly=True)
+
+    async def _settle(self, asks: Iterable[Ask], *, quietly: bool) -> list[Outcome | None]:
         asked = list(asks)
         asking.check_batch(asked)
         succeeded = [place for place, ask in enumerate(asked) if isinstance(ask.command, c.Complete)]
+        if len(succeeded) == len(asked):
+            return await self._own_quietly(asked, quietly=quietly) if asked else []
         others = [place for place, ask in enumerate(asked) if not isinstance(ask.command, c.Complete)]
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome | None] = {}
         for places in (succeeded, others):
+            written: list[Outcome | None] = []
             try:
-                written = await self._own([asked[place] for place in places]) if places else []
+                if places:
+                    quiet = quietly and places is succeeded
+                    written = await self._own_quietly([asked[place] for place in places], quietly=quiet)
             except StoreError as problem:
                 if not outcomes:
                     raise

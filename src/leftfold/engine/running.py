@@ -70,11 +70,16 @@ class Running:
 
     def _own(self, asks: list[Ask]) -> list[Outcome]:
         """Do what can be done by the short statement, then decide the rest."""
+        return [outcome for outcome in self._own_quietly(asks, quietly=False) if outcome is not None]
+
+    def _own_quietly(self, asks: list[Ask], *, quietly: bool = True) -> list[Outcome | None]:
+        """Do the same without receipts: None stands for each."""
         asking.check_batch(asks)
-        done: dict[int, Receipt] = {}
+        done: dict[int, Receipt | None] = {}
         if any(ops.is_quick(ask) for ask in asks):
-            done = self._write(Operation(lambda: ops.quickly(asks, self._forbidden), apart=True))
+            done = self._write(Operation(lambda: ops.quickly(asks, self._forbidden, quietly=quietly), apart=True))
         rest = [place for place in range(len(asks)) if place not in done]
+        found: dict[int, Outcome | None] = {**done}
         if rest:
             others = [asks[place] for place in rest]
             outcomes: list[Outcome]
@@ -84,8 +89,9 @@ class Running:
                 if not done:
                     raise
                 outcomes = [problem] * len(rest)  # of these alone: the others are written
-            return [done[place] if place in done else outcomes[rest.index(place)] for place in range(len(asks))]
-        return [done[place] for place in range(len(asks))]
+            for place, outcome in zip(rest, outcomes, strict=True):
+                found[place] = None if quietly and isinstance(outcome, Receipt) else outcome
+        return [found[place] for place in range(len(asks))]
 
     def _many(self, operation: Operation[list[Outcome]], asks: Sequence[Ask]) -> list[Outcome]:
         asking.check_batch(asks)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import Forbidden, apply
@@ -178,15 +180,26 @@ def _not_held(claim: Claim) -> LeaseConflictError:
     return LeaseConflictError(f"{claim.owner} does not hold job {claim.job_id} any more; stop working on it")
 
 
-def quickly(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[dict[int, Receipt]]:
-    """Answer what needs no look at the log, by its place among the asks. All are of one command."""
+def quickly(asks: Sequence[Ask], forbidden: Forbidden, *, quietly: bool = False) -> Steps[dict[int, Receipt | None]]:
+    """Answer what needs no look at the log, by its place among the asks. All are of one command.
+
+    `quietly` is for who only wants to know that it was written: there are no receipts then.
+    """
     times = Counter(ask.job_id for ask in asks)
     # In the order of ids, so that two batches never wait for each other in a circle.
     places = sorted((ask.job_id, place) for place, ask in enumerate(asks) if times[ask.job_id] == 1 and is_quick(ask))
     if not places:
         return {}
-    rows = yield _quick_query([asks[place] for _, place in places], forbidden)
-    done = {row[0]: row for row in rows}
+    query = _quick_query([asks[place] for _, place in places], forbidden)
+    if quietly and query.name == "own":
+        ((moved, which),) = yield query._replace(
+            name="own_quietly", arguments={**query.arguments, "asked": len(places)}
+        )
+        if moved == len(places):
+            return dict.fromkeys(place for _, place in places)
+        found = frozenset(msgspec.json.decode(which or "[]"))
+        return dict.fromkeys(place for job_id, place in places if job_id in found)
+    done = {row[0]: row for row in (yield query)}
     return {place: _receipt(done[job_id]) for job_id, place in places if job_id in done}
 
 

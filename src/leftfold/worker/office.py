@@ -29,9 +29,9 @@ class Office:
         self._engine = engine
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leftfold-office")
 
-    async def settle_many(self, asks: Iterable[Ask]) -> list[Outcome]:
-        """Write what came of many attempts."""
-        return await self._do(self._engine.settle_many, list(asks))
+    async def settle_quietly(self, asks: Iterable[Ask]) -> list[Outcome | None]:
+        """Write what came of many attempts, without receipts of what went well."""
+        return await self._do(self._engine.settle_quietly, list(asks))
 
     async def note_many(self, notes: Iterable[tuple[Claim, e.AnyNote]]) -> list[Outcome]:
         """Put notes on many logs."""

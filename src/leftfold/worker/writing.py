@@ -16,7 +16,7 @@ from leftfold.core import events as e
 from leftfold.core.errors import LeaseConflictError, LeftfoldError, LimitExceededError, RefusedError, StoreError
 from leftfold.core.lifecycle import LEASED
 from leftfold.core.values import Failure
-from leftfold.store.ops import Ask
+from leftfold.store.ops import Ask, Outcome
 from leftfold.store.patience import pauses
 from leftfold.store.replies import Claim
 from leftfold.worker.attempt import Attempt
@@ -166,8 +166,9 @@ class Writer:
         while True:
             asks = [Ask(ended.attempt.held.claim.job_id, ended.command) for ended in left]
             problem: StoreError | None = None
+            outcomes: list[Outcome | None]
             try:
-                outcomes = await self._engine.settle_many(asks)
+                outcomes = await self._engine.settle_quietly(asks)
                 self._pulse.mark("writing")
             except StoreError as raised:
                 problem, outcomes = raised, [raised] * len(left)
@@ -182,7 +183,7 @@ class Writer:
                     self.put(Ended(ended.attempt, c.Fail(by=ended.command.by, error=error, permanent=True)))
                 elif isinstance(outcome, LeftfoldError):
                     self._refused(ended, outcome, uncertain=uncertain)
-                elif isinstance(ended.command, c.Suspend) and outcome.state in LEASED:
+                elif outcome and isinstance(ended.command, c.Suspend) and outcome.state in LEASED:
                     # The answer came while the handler was unwound: it is to run again, with the answer.
                     again.append(ended)
                     self.put(Ended(ended.attempt, c.Release(by=ended.command.by, reason=_ANSWERED)))

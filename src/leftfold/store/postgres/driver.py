@@ -8,6 +8,7 @@ import functools
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -200,17 +201,12 @@ class PostgresStore(_Base):
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return drive(operation.steps(), execute)
-        if operation.blind and self.sends_ahead:
-            with cursor.connection.pipeline():
-                cursor.execute(_BEGIN)
-                answer = drive(operation.steps(), functools.partial(self._send, cursor))
-                progress.unknown = True
-                cursor.execute("COMMIT")
-            return answer
-        cursor.execute(_BEGIN)
-        answer = drive(operation.steps(), execute)
-        progress.unknown = not operation.reads
-        cursor.execute("COMMIT")
+        ahead = operation.blind and self.sends_ahead
+        with cursor.connection.pipeline() if ahead else nullcontext():
+            cursor.execute(_BEGIN)
+            answer = drive(operation.steps(), execute)
+            progress.unknown = not operation.reads
+            cursor.execute("COMMIT")
         return answer
 
     def run_within(self, connection: object, operation: Operation[T]) -> T:
@@ -250,13 +246,6 @@ class PostgresStore(_Base):
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.rownumber is not None else []
-
-    def _send(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
-        """Send a query without waiting for what becomes of it."""
-        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
-        cursor.execute(sql, given, prepare=self._prepare and plan(query))
-        self._pool.full.add(cursor)
-        return []
 
     def _execute_lent(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
         rows = self.execute(cursor, query)
@@ -339,17 +328,12 @@ class AsyncPostgresStore(_Base):
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return await adrive(operation.steps(), execute)
-        if operation.blind and self.sends_ahead:
-            async with cursor.connection.pipeline():
-                await cursor.execute(_BEGIN)
-                answer = await adrive(operation.steps(), functools.partial(self._send, cursor))
-                progress.unknown = True
-                await cursor.execute("COMMIT")
-            return answer
-        await cursor.execute(_BEGIN)
-        answer = await adrive(operation.steps(), execute)
-        progress.unknown = not operation.reads
-        await cursor.execute("COMMIT")
+        ahead = operation.blind and self.sends_ahead
+        async with cursor.connection.pipeline() if ahead else nullcontext():
+            await cursor.execute(_BEGIN)
+            answer = await adrive(operation.steps(), execute)
+            progress.unknown = not operation.reads
+            await cursor.execute("COMMIT")
         return answer
 
     async def run_within(self, connection: object, operation: Operation[T]) -> T:
@@ -394,13 +378,6 @@ class AsyncPostgresStore(_Base):
         sql, given = call(self.queries[query.name], query, self._clock and self._clock())
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return await cursor.fetchall() if cursor.rownumber is not None else []
-
-    async def _send(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
-        """Send a query without waiting for what becomes of it."""
-        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
-        await cursor.execute(sql, given, prepare=self._prepare and plan(query))
-        self._pool.full.add(cursor)
-        return []
 
     async def _execute_lent(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
         rows = await self.execute(cursor, query)

@@ -220,10 +220,7 @@ JOIN {schema}.events first ON first.job_id = j.id AND first.version = 1
 LEFT JOIN {schema}.events later ON later.job_id = j.id AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY a.place;
 
--- name: own
--- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
--- Nothing is locked before it is written: a row is found by its id, and everything that it must be is asked of the row
--- that is written. One that somebody else has changed meanwhile is judged as it stands then, or left to `decide`.
+-- part: owned
 WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
 moved AS (
     UPDATE {schema}.jobs j
@@ -256,7 +253,19 @@ counted AS (
     FROM (SELECT queue, kind, was, state, count(*) AS jobs FROM moved WHERE was <> state GROUP BY queue, kind, was, state) g
     CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
 )
+
+-- name: own
+-- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
+-- Nothing is locked before it is written: a row is found by its id, and everything that it must be is asked of the row
+-- that is written. One that somebody else has changed meanwhile is judged as it stands then, or left to `decide`.
+{owned}
 SELECT id::text, state, version, renewals, attempt, until, cancel_requested_at FROM moved;
+
+-- name: own_quietly
+-- The same, and how many they were; which, only if some were refused.
+{owned}
+SELECT n.jobs, CASE WHEN n.jobs < :asked THEN (SELECT json_agg(id::text)::text FROM moved) END
+FROM (SELECT count(*) AS jobs FROM moved) n;
 
 -- name: renew
 -- The token is compared so that its index is no way to the row: there is one way then, whatever the statistics say.

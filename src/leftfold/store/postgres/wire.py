@@ -96,6 +96,7 @@ _VARYING: Final[Mapping[str, frozenset[str]]] = {
     "enqueue": frozenset({"id", "rest"}),
     "enqueue_keyed": frozenset({"id", "key", "rest"}),
     "own": frozenset({"id", "data"}),
+    "own_quietly": frozenset({"id", "data"}),
     "renew": frozenset({"id"}),
     "look": frozenset({"id"}),
 }

@@ -25,7 +25,7 @@ from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
 from leftfold.store.sqlite.trouble import patiently, raise_translated, translated
-from leftfold.store.sqlite.wire import LOG_LIMIT, execute, leniently, prepare, statements
+from leftfold.store.sqlite.wire import LOG_LIMIT, PICKED, execute, leniently, prepare, statements
 from leftfold.store.sqlite.within import check_foreign, check_place, impatient
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class SqliteStore:
         for pragma in _PRAGMAS:
             patiently(functools.partial(connection.execute, f"PRAGMA {pragma}"), self._busy)
         prepare(connection.cursor(), connection, guarded=self._guarded)
-        connection.execute("CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER NOT NULL)")
+        connection.execute(PICKED)
         return connection
 
     def close(self) -> None:

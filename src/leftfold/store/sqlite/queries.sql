@@ -75,12 +75,16 @@ lanes (queue, priority) AS (
 
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
--- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due.
+-- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due, and
+-- what is to be written of each.
 DELETE FROM temp.picked;
 WITH RECURSIVE
 {lanes}
-INSERT INTO temp.picked (n)
-SELECT j.n FROM lanes, leftfold_jobs j
+INSERT INTO temp.picked (n, at, length, data)
+SELECT j.n, max(:now, j.updated_at), coalesce(:lease, j.lease, {usual_lease}),
+       '{"token":"' || :token || '"'
+       || iif(coalesce(:lease, j.lease, {usual_lease}) <> {usual_lease}, ',"lease":' || coalesce(:lease, j.lease), '') || '}'
+FROM lanes, leftfold_jobs j
 WHERE lanes.priority IS NOT NULL AND j.n IN (
     SELECT k.n FROM leftfold_jobs k
     WHERE k.queue = lanes.queue AND k.priority = lanes.priority AND k.due <= :now AND k.frozen_at IS NULL
@@ -90,30 +94,27 @@ WHERE lanes.priority IS NOT NULL AND j.n IN (
       AND (:request_id IS NULL OR NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = k.n AND e.request_id = :request_id))
     ORDER BY k.due, k.id LIMIT :limit)
 ORDER BY j.priority DESC, j.due, j.id LIMIT :limit;
-UPDATE leftfold_jobs
-SET state = {claimed}, version = version + 1, updated_at = max(:now, updated_at), attempt = attempt + 1,
-    head = leftfold_link(head, id, version + 1, max(:now, updated_at), :said, '{"token":"' || :token || '"'
-                || iif(coalesce(:lease, lease, {usual_lease}) <> {usual_lease}, ',"lease":' || coalesce(:lease, lease), '') || '}'),
-    owner = :owner, token = :token, until = max(:now, updated_at) + coalesce(:lease, lease, {usual_lease}), due = NULL, error = NULL
-WHERE n IN (SELECT n FROM temp.picked);
+UPDATE temp.picked SET head = leftfold_link(j.head, j.id, j.version + 1, at, :said, data)
+FROM leftfold_jobs j WHERE j.n = +picked.n;  -- from here to there, whatever the statistics say
 INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
-SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'claimed'), (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash,
-       '{"token":"' || :token || '"'
-       || iif(j.until - j.updated_at <> {usual_lease}, ',"lease":' || (j.until - j.updated_at), '') || '}', substr(j.head, 1, {seal_bytes})
-FROM temp.picked JOIN leftfold_jobs j USING (n);
+SELECT j.n, j.version + 1, p.at, {format}, (SELECT n FROM leftfold_names WHERE name = 'claimed'),
+       (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash, p.data, substr(p.head, 1, {seal_bytes})
+FROM temp.picked p CROSS JOIN leftfold_jobs j USING (n);
 UPDATE leftfold_jobs
-SET state = {started}, version = version + 1, head = leftfold_link(head, id, version + 1, updated_at, :said_started, '{}')
-WHERE :start AND n IN (SELECT n FROM temp.picked);
+SET state = iif(:start, {started}, {claimed}), version = version + iif(:start, 2, 1), updated_at = p.at, attempt = attempt + 1,
+    head = iif(:start, leftfold_link(p.head, id, version + 2, p.at, :said_started, '{}'), p.head),
+    owner = :owner, token = :token, until = p.at + p.length, due = NULL, error = NULL
+FROM temp.picked p WHERE leftfold_jobs.n = +p.n;
 INSERT INTO leftfold_names (name) VALUES ('started') ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, data, seal)
 SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'started'),
        (SELECT n FROM leftfold_names WHERE name = :owner), '{}', substr(j.head, 1, {seal_bytes})
-FROM temp.picked JOIN leftfold_jobs j USING (n) WHERE :start;
+FROM temp.picked CROSS JOIN leftfold_jobs j USING (n) WHERE :start;
 SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
        j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled'),
        j.queue, j.priority, 0, 0
-FROM temp.picked JOIN leftfold_jobs j USING (n)
+FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)
 LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
 LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY picked.place;
@@ -139,8 +140,7 @@ JOIN leftfold_log first ON first.job = j.n AND first.version = 1
 LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
 ORDER BY b.place;
 
--- name: own
--- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
+-- part: owned
 UPDATE leftfold_jobs
 SET state = coalesce(:target, state), version = version + 1, updated_at = max(:now, updated_at),
     head = leftfold_link(head, leftfold_jobs.id, version + 1, max(:now, updated_at), b.said, b.data),
@@ -149,13 +149,28 @@ SET state = coalesce(:target, state), version = version + 1, updated_at = max(:n
 FROM batch b
 WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
   AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL
-RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
+
+-- part: told
 INSERT INTO leftfold_names (name) SELECT event FROM batch UNION SELECT actor FROM batch WHERE true ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, who, actor, data, seal)
 SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = b.event), :who,
        (SELECT n FROM leftfold_names WHERE name = b.actor), b.data, substr(j.head, 1, {seal_bytes})
 FROM batch b JOIN leftfold_jobs j ON j.id = b.id
-WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version);
+WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version)
+
+-- name: own
+-- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
+{owned}
+RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_requested_at;
+{told};
+
+-- name: own_quietly
+-- The same, and how many they were; which, only if some were refused: those that are ahead of their log by now.
+{owned};
+SELECT changes(), iif(changes() < :asked, (
+    SELECT json_group_array(leftfold_text(j.id)) FROM batch b JOIN leftfold_jobs j ON j.id = b.id
+    WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version)), NULL);
+{told};
 
 -- name: renew
 UPDATE leftfold_jobs

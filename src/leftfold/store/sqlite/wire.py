@@ -21,9 +21,15 @@ from leftfold.store.sqlite.library import sqlite
 #: there costs less than to make a file longer.
 LOG_LIMIT: Final = "journal_size_limit = 4194304"
 
+#: What a claim keeps in between, on a connection of ours.
+PICKED: Final = (
+    "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER NOT NULL, at INTEGER NOT NULL, "
+    "length INTEGER NOT NULL, data TEXT NOT NULL, head BLOB)"
+)
 _IDS: Final = ("id", "job_id")
 #: How the columns of a batch come out of JSON, which has no bytes.
-_OF_TEXT: Final = {**dict.fromkeys(_IDS, "leftfold_id"), **dict.fromkeys(("head", "seal"), "leftfold_from_hex")}
+_HEXED: Final = frozenset({"head", "seal"})
+_OF_TEXT: Final = {**dict.fromkeys(_IDS, "leftfold_id"), **dict.fromkeys(_HEXED, "leftfold_from_hex")}
 _NAMES: Final = {**NAMES, "changes": ", ".join(f"{column} = b.{column}" for column in COLUMNS)}
 
 
@@ -68,14 +74,29 @@ QUERIES: Final = {name: parsed(script) for name, script in load_queries("sqlite"
 
 
 @cache
-def _with_batch(sql: str, columns: tuple[str, ...], *, alone: bool) -> str:
-    """Give a statement its table `batch`. One row is bound value by value, more come as a JSON list of lists."""
-    items, source = ["0", *(f":{column}" for column in columns)], ""
-    if not alone:  # as SQLite before 3.38 knows it, which has no `->>`
-        texts = (f"json_extract(value, '$[{place}]')" for place in range(len(columns)))
-        items = ["key", *(f"{_OF_TEXT.get(column, '')}({text})" for column, text in zip(columns, texts, strict=True))]
-        source = " FROM json_each(:rows)"
-    return f"WITH batch (place, {', '.join(columns)}) AS (SELECT {', '.join(items)}{source})\n{sql}"
+def _with_batch(sql: str, columns: tuple[str, ...], varying: tuple[str, ...] | None) -> str:
+    """Give a statement its table `batch`.
+
+    One row is bound value by value, and of more what they have in common; the rest comes as a JSON list of lists.
+    """
+    items = {column: f":{column}" for column in columns}
+    if varying is None:
+        place, source = "0", ""
+    else:
+        place, source = "key", " FROM json_each(:rows)"
+        for number, column in enumerate(varying):  # as SQLite before 3.38 knows it, which has no `->>`
+            items[column] = f"{_OF_TEXT.get(column, '')}(json_extract(value, '$[{number}]'))"
+    return f"WITH batch (place, {', '.join(columns)}) AS (SELECT {', '.join([place, *items.values()])}{source})\n{sql}"
+
+
+def _varying(query: Query) -> tuple[str, ...] | None:
+    """Give the columns in which the rows of a batch differ, and those that JSON cannot carry as they are."""
+    if len(query.rows) == 1:
+        return None
+    if not query.rows:
+        return query.columns
+    found = zip(query.columns, zip(*query.rows, strict=True), strict=True)
+    return tuple(name for name, values in found if name in _OF_TEXT or values.count(values[0]) < len(values))
 
 
 def id_of(text: str) -> bytes:
@@ -148,20 +169,24 @@ def _json(values: Any) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _arguments(query: Query, now: int) -> dict[str, Any]:
+def _arguments(query: Query, now: int, varying: tuple[str, ...] | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
         arguments[name] = _json(value) if isinstance(value, list | tuple) else value
-    if len(query.rows) == 1:
+    if query.rows:
         arguments.update(zip(query.columns, query.rows[0], strict=True))
+    if varying is not None:
+        places = [query.columns.index(name) for name in varying]
+        rows = [[row[place] for place in places] for row in query.rows]
+        if not _HEXED.isdisjoint(varying):
+            rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in rows]
+        arguments["rows"] = _json(rows)
+    elif query.rows:
         for column in _IDS:
             if column in arguments:
                 arguments[column] = id_of(arguments[column])
         if _is_one_new_job(query):
             arguments.update(_worked_out(arguments, str(query.rows[0][0]), now))
-    elif query.columns:
-        rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in query.rows]
-        arguments["rows"] = _json(rows)
     return arguments
 
 
@@ -180,24 +205,25 @@ def _worked_out(job: Mapping[str, Any], job_id: str, now: int) -> dict[str, Any]
     return {"from_then": max(due, now), "data": data, "head": head}
 
 
-def _text(statement: Statement, query: Query, arguments: Mapping[str, Any]) -> str:
+def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], varying: tuple[str, ...] | None) -> str:
     if statement.has_batch:
-        return _with_batch(statement.sql, query.columns, alone=len(query.rows) == 1)
+        return _with_batch(statement.sql, query.columns, varying)
     return _narrowed(statement.sql, arguments) if statement.is_narrowed else statement.sql
 
 
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
-    arguments = _arguments(query, now)
+    varying = _varying(query)
+    arguments = _arguments(query, now, varying)
     answer: list[Columns] = []
     for statement in QUERIES[_ENQUEUE_ALONE if _is_one_new_job(query) else query.name]:
         try:
-            cursor.execute(_text(statement, query, arguments), arguments)
+            cursor.execute(_text(statement, query, arguments, varying), arguments)
         except sqlite.IntegrityError as problem:
             if statement.names is None or "NOT NULL" not in str(problem):
                 raise
-            cursor.execute(_text(statement.names, query, arguments), arguments)
-            cursor.execute(_text(statement, query, arguments), arguments)
+            cursor.execute(_text(statement.names, query, arguments, varying), arguments)
+            cursor.execute(_text(statement, query, arguments, varying), arguments)
         if cursor.description is not None:
             answer = cursor.fetchall()
     return answer

@@ -152,6 +152,47 @@ class TestSettleMany:
             scene.engine.settle_many([Ask(claim.job_id, c.Complete(by=claim.actor))] * 10_001)
 
 
+class TestSettleQuietly:
+    """The same without receipts of what went well."""
+
+    def test_what_went_well_is_written_and_not_spoken_of(self, scene: Scene) -> None:
+        claims = [scene.started() for _ in range(3)]
+        outcomes = scene.engine.settle_quietly(Ask(claim.job_id, c.Complete(by=claim.actor)) for claim in claims)
+        assert outcomes == [None] * 3
+        assert {scene.job(claim.job_id).state for claim in claims} == {State.SUCCEEDED}
+
+    def test_each_comes_to_its_own_end_and_a_refusal_is_told(self, scene: Scene) -> None:
+        good, bad, gone = (scene.started() for _ in range(3))
+        scene.engine.stall(gone.job_id)
+        outcomes = scene.engine.settle_quietly([
+            Ask(good.job_id, c.Complete(by=good.actor, result=msgspec.Raw(b"7"))),
+            Ask(bad.job_id, c.Fail(by=bad.actor, error=FLAKY)),
+            Ask(gone.job_id, c.Complete(by=gone.actor)),
+        ])  # fmt: skip
+        assert outcomes[0] is None
+        assert isinstance(outcomes[1], Receipt)
+        assert refused(outcomes[2], LeaseConflictError)
+        assert [scene.job(each.job_id).state for each in (good, bad, gone)] == [
+            State.SUCCEEDED, State.RETRYING, State.STALLED
+        ]  # fmt: skip
+
+    def test_said_again_it_is_settled_already(self, scene: Scene) -> None:
+        claim = scene.started()
+        asks = [Ask(claim.job_id, c.Complete(by=claim.actor))]
+        scene.engine.settle_quietly(asks)
+        with scene.unchanged():
+            assert scene.engine.settle_quietly(asks) == [None]
+
+    def test_none_are_none(self, scene: Scene) -> None:
+        with scene.unchanged():
+            assert scene.engine.settle_quietly([]) == []
+
+    def test_a_batch_has_a_bound(self, scene: Scene) -> None:
+        claim = forged("00000000-0000-7000-8000-000000000000")
+        with scene.refuses(LimitExceededError):
+            scene.engine.settle_quietly([Ask(claim.job_id, c.Complete(by=claim.actor))] * 10_001)
+
+
 class TestNextDue:
     """How long until there is something to do."""
 
