@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bench import environments, machine, measure, report
 from bench.servers import POSTGRES, REDIS, Servers
@@ -26,6 +26,7 @@ class Run:
     def __init__(self, asked: argparse.Namespace) -> None:
         self._much = 1_000_000 if asked.all else 200_000
         self._rounds: int | None = asked.rounds
+        self._out: Path | None = asked.out
         self._systems = asked.system or (names() if asked.all else list(FEW))
         self._all: bool = asked.all or bool(asked.system)
         self._workloads = [each for each in workloads(self._much) if not asked.only or each.name in asked.only]
@@ -49,6 +50,8 @@ class Run:
             self._tell(f"round {number + 1}, {workload.title}: {load(name).ABOUT.title}", len(plan))
             self._measure(servers, workload, number, name)
             self._done += 1
+            if self._out:  # a long run that is cut short has not been in vain
+                self._out.write_text(json.dumps(self.results(servers), indent=1) + "\n", encoding="utf-8")
 
     def _install(self, name: str) -> None:
         about = load(name).ABOUT
@@ -70,7 +73,7 @@ class Run:
             for name in self._systems
             if name not in self.left_out and (self._all or name in workload.few)
             if workload.handler is None or workload.handler in load(name).ABOUT.handlers
-            if workload.name not in _ONLY_OURS or name in OURS
+            if workload.only is None or name in workload.only
         ]
 
     def _measure(self, servers: Servers, workload: Workload, number: int, name: str) -> None:
@@ -79,7 +82,7 @@ class Run:
             with measure.bench(servers, name) as system:
                 figures = workload.measure(system)
                 self.measured.append(Measured(name, workload.name, number, gauge, figures))
-        except measure.Failed as problem:
+        except (measure.Failed, OSError, ValueError) as problem:  # whatever a peer may come up with
             told = str(problem).partition(":")[0]  # the rest is for whoever sits at this machine
             self.measured.append(Measured(name, workload.name, number, gauge, {}, told))
             _say(f"{workload.title}: {problem}")
@@ -113,10 +116,6 @@ class Run:
         }
 
 
-#: What no other system has.
-_ONLY_OURS: Final = frozenset({"verify"})
-
-
 def rotated(systems: list[str], number: int) -> list[str]:
     """Give them in another order each round, so that nobody always comes first."""
     start = number % len(systems) if systems else 0
@@ -143,10 +142,7 @@ def main() -> int:
         run.go(servers)
         results = run.results(servers)
     sys.stderr.write("\r\x1b[K" if sys.stderr.isatty() else "")
-    text = json.dumps(results, indent=1) + "\n"
-    if asked.out:
-        asked.out.write_text(text, encoding="utf-8")
-    sys.stdout.write(text if asked.json else report.tables(results))
+    sys.stdout.write(json.dumps(results, indent=1) + "\n" if asked.json else report.tables(results))
     found = verdicts(run.measured)
     failed = [each for each in run.measured if each.failed and each.system in OURS]
     sys.stderr.write(report.summary(found, failed))

@@ -2,13 +2,14 @@
 
 import json
 import os
+import select
 import signal
 import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ _LOOK_EVERY: Final = 0.005
 _PATIENCE: Final = 30.0  # for the next job to begin
 _FILL_SECONDS: Final = 900.0
 _END_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 90.0  # beside what was asked to take its time
 
 Figures = dict[str, float]
 
@@ -48,12 +50,12 @@ class Bench:
     def _start(self, *given: object, probe: Path | None = None) -> subprocess.Popen[str]:
         root = str(environments.ROOT)
         paths = os.pathsep.join([root, f"{root}/src"] if not self.about.needs else [root])
-        process = subprocess.Popen(  # noqa: S603 - our own words
-            [self._python, "-m", "bench.side", self._name, *map(str, given)],
-            env={**os.environ, "PYTHONPATH": paths, handlers.PROBE: str(probe or "")}, cwd=self._folder,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(self._folder / "errors").open("a"), text=True,
-            start_new_session=True,
-        )  # fmt: skip
+        with (self._folder / "errors").open("a") as errors:
+            process = subprocess.Popen(  # noqa: S603 - our own words
+                [self._python, "-m", "bench.side", self._name, *map(str, given)],
+                env={**os.environ, "PYTHONPATH": paths, handlers.PROBE: str(probe or "")}, cwd=self._folder,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+            )  # fmt: skip
         self._stack.callback(self._end, process)
         return process
 
@@ -71,8 +73,11 @@ class Bench:
             except subprocess.TimeoutExpired:
                 continue
 
-    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
-        line = process.stdout.readline() if process.stdout else ""
+    def answer(self, process: subprocess.Popen[str], seconds: float = 0.0) -> dict[str, Any]:
+        """Wait for what a process has to say, but not for ever."""
+        if process.stdout is None or not select.select([process.stdout], [], [], seconds + _ANSWER_SECONDS)[0]:
+            raise Failed(f"{self.about.title} did not answer: {self.errors()}")
+        line = process.stdout.readline()
         if not line.startswith("{"):
             raise Failed(f"{self.about.title} ended: {self.errors()}")
         answer: dict[str, Any] = json.loads(line)
@@ -82,16 +87,19 @@ class Bench:
         """Give the last of what its processes complained of."""
         return (self._folder / "errors").read_text(errors="replace").strip()[-1_000:] or "without a word"
 
-    def ask(self, verb: str, *given: object) -> dict[str, Any]:
-        """Let a process of the system do one thing."""
+    def ask(self, verb: str, *given: object, seconds: float = 0.0) -> dict[str, Any]:
+        """Let a process of the system do one thing, which takes so long."""
         process = self._start(verb, self.place.url, *given)
-        answer = self._answer(process)
-        process.wait(_END_SECONDS)
+        answer = self.answer(process, seconds)
+        with suppress(subprocess.TimeoutExpired):  # who does not end is ended
+            process.wait(_END_SECONDS)
         return answer
 
     def fill(self, jobs: int) -> None:
         """Enqueue so many jobs, before what is measured."""
-        self.ask("fill", jobs, BULK, _FILL_SECONDS)
+        made = self.ask("fill", jobs, BULK, _FILL_SECONDS, seconds=_FILL_SECONDS)["made"]
+        if made < jobs:
+            raise Failed(f"{self.about.title} enqueued {made} of {jobs} jobs in {_FILL_SECONDS:.0f} s")
 
     def worker(self, handler: str, concurrency: int | None = None) -> int:
         """Start a worker, and give its process id."""
@@ -125,7 +133,7 @@ class Bench:
         """Enqueue jobs one by one with pauses; give how long each took from there to its handler, in milliseconds."""
         path = self._folder / "asked"
         asked, ran = handlers.probe(str(path)), self.ran()
-        self.ask("space", jobs, gap, path)
+        self.ask("space", jobs, gap, path, seconds=jobs * gap)
         self.wait_for(ran + jobs)
         began = self.times(jobs)
         return [(began[number] - asked[handlers.HEAD + number]) / 1e6 for number in range(jobs)]
@@ -134,7 +142,7 @@ class Bench:
     def watched(self, jobs: int) -> Iterator["Watch"]:
         """Give somebody who tells when so many jobs were found finished."""
         process = self._start("watch", self.place.url, jobs)
-        self._answer(process)
+        self.answer(process)
         yield Watch(self, process)
 
 
@@ -149,7 +157,7 @@ class Watch(NamedTuple):
         if self.process.stdin:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
-        return int(self.bench._answer(self.process)["at"])  # noqa: SLF001 - a part of it
+        return int(self.bench.answer(self.process)["at"])
 
 
 @contextmanager
@@ -179,13 +187,13 @@ def gauge() -> float:
 
 def enqueue(system: Bench, seconds: float) -> Figures:
     """Enqueue one by one, each durable before the next, for so long."""
-    found = system.ask("enqueue", 1_000_000, seconds)
+    found = system.ask("enqueue", 1_000_000, seconds, seconds=seconds)
     return {"jobs/s": found["jobs"] / found["seconds"]}
 
 
 def enqueue_many(system: Bench, seconds: float) -> Figures:
     """Enqueue in batches, for so long."""
-    found = system.ask("fill", 1_000_000, BULK, seconds)
+    found = system.ask("fill", 1_000_000, BULK, seconds, seconds=seconds)
     return {"jobs/s": found["jobs"] / found["seconds"]}
 
 

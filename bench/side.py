@@ -25,6 +25,7 @@ class Clocked:
 
     def __init__(self, count: int, size: int, seconds: float, warm: int) -> None:
         self._count, self._size, self._seconds, self._warm = count, size, seconds, warm
+        self.made = 0  # with the first few
         self.jobs = 0
         self.seconds = 0.0
 
@@ -38,7 +39,8 @@ class Clocked:
                 break
             batch = list(range(first, min(first + self._size, self._count)))
             yield batch
-            self.jobs = batch[-1] + 1 - warmed
+            self.made = batch[-1] + 1
+            self.jobs = self.made - warmed
         self.seconds = time.perf_counter() - begun
 
     def numbers(self) -> Iterator[int]:
@@ -70,13 +72,13 @@ def _tell(**found: Any) -> None:
 def _enqueue(system: System, url: str, count: int, seconds: float) -> None:
     clocked = Clocked(count, 1, seconds, WARM)
     _await(system.enqueue(url, clocked.numbers()))
-    _tell(jobs=clocked.jobs, seconds=clocked.seconds)
+    _tell(made=clocked.made, jobs=clocked.jobs, seconds=clocked.seconds)
 
 
 def _fill(system: System, url: str, count: int, size: int, seconds: float) -> None:
     clocked = Clocked(count, size, seconds, 2)
     _await(system.enqueue_many(url, clocked.batches()))
-    _tell(jobs=clocked.jobs, seconds=clocked.seconds)
+    _tell(made=clocked.made, jobs=clocked.jobs, seconds=clocked.seconds)
 
 
 def _space(system: System, url: str, count: int, gap: float, probe: str) -> None:

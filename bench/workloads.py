@@ -14,6 +14,8 @@ FEW: Final = (
 )  # fmt: skip
 _ENQUEUERS: Final = frozenset(FEW)
 _FAST: Final = frozenset({"leftfold_postgres", "pgqueuer"})
+#: Those that have done with a million jobs before the day is over.
+_HASTY: Final = frozenset({*OURS, "pgqueuer", "bare_postgres", "bare_sqlite"})
 
 _SECONDS: Final = 2.0
 _MOST: Final = 40_000
@@ -21,7 +23,7 @@ _FEWEST: Final = 300
 
 
 class Workload(NamedTuple):
-    """Something to measure. `few` are the systems of the short run that it is measured of."""
+    """Something to measure. `few` are the systems of the short run that it is measured of, `only` those of any run."""
 
     name: str
     title: str
@@ -30,6 +32,7 @@ class Workload(NamedTuple):
     few: frozenset[str]
     handler: str | None = None  # which a system must be able to run
     rounds: int = 5
+    only: frozenset[str] | None = None
 
 
 def _jobs(about: About) -> int:
@@ -59,12 +62,14 @@ def workloads(much: int) -> list[Workload]:
                  _FAST | {"leftfold_sqlite"}, "noop_sync", 3),
         Workload("mix", "jobs of 10 ms, 500 at once", "jobs/s", _drain("nap", 1, concurrency=500, jobs=8_000),
                  _FAST, "nap", 3),
-        Workload("memory", "a worker after 100,000 jobs", "worker MB", _drain(None, 1, jobs=100_000), _FAST, None, 1),
+        Workload("memory", "a worker after 100,000 jobs", "worker MB", _drain(None, 1, jobs=100_000), _FAST, None, 1,
+                 _HASTY),
         Workload("few", "drain, 10,000 waiting", "jobs/s, waiting", lambda b: measure.growth(b, measure.SLICE),
-                 frozenset(OURS), None, 3),
+                 frozenset(OURS), None, 3, _HASTY),
         Workload("many", f"drain, {much:,} waiting", "jobs/s, waiting", lambda b: measure.growth(b, much),
-                 frozenset(OURS), None, 3),
+                 frozenset(OURS), None, 3, _HASTY),
         Workload("leases", "10,000 jobs held for a minute", "worker CPU %", lambda b: measure.leases(b, 10_000, 60),
                  frozenset({"leftfold_postgres"}), "long", 1),
-        Workload("verify", "verify every job and every hash", "jobs/s", measure.verify, frozenset(OURS), None, 1),
+        Workload("verify", "verify every job and every hash", "jobs/s", measure.verify, frozenset(OURS), None, 1,
+                 frozenset(OURS)),
     ]  # fmt: skip

@@ -4,13 +4,17 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import docs, report
+from bench import docs, measure, report
 from bench.__main__ import rotated
+from bench.measure import Bench, Failed
 from bench.plots import Bar, bars
+from bench.servers import Place
 from bench.side import Clocked
 from bench.system import load, names
 from bench.verdict import Measured
@@ -56,8 +60,23 @@ def test_a_failure_of_ours_is_named() -> None:
 def test_the_clock_begins_behind_the_first_batches() -> None:
     clocked = Clocked(count=100, size=10, seconds=60.0, warm=2)
     assert [batch[0] for batch in clocked.batches()] == list(range(0, 100, 10))
-    assert clocked.jobs == 80
+    assert (clocked.made, clocked.jobs) == (100, 80)
     assert 0 < clocked.seconds < 60
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
+    """A system that does everything, and says nothing of it."""
+    monkeypatch.setattr(measure, "_ANSWER_SECONDS", 0.0)
+    with ExitStack() as stack:
+        yield Bench(
+            "leftfold_sqlite", load("leftfold_sqlite").ABOUT, Place(str(tmp_path), "files", None), tmp_path, stack
+        )
+
+
+def test_a_system_that_does_not_answer_is_told_of_and_ended(silent: Bench) -> None:
+    with pytest.raises(Failed, match="did not answer"):
+        silent.ask("watch", 1)
 
 
 def run(*given: str) -> subprocess.CompletedProcess[str]:

@@ -63,7 +63,7 @@ class Owning(Running):
             claiming.claim, command, wanted, self._trail, start=start, unread=unread, request=request,
             forbidden=self._forbidden,
         )  # fmt: skip
-        claims = await self._write(Operation(steps, apart=request is None))
+        claims = await self._write(Operation(steps, apart=request is None), folds=False)  # who claims waits for a job
         if unread:
             with suppress(StoreError):  # the others are claimed, and must not be lost for it; a keeper freezes these
                 await self._write(Operation(lambda: audit.freeze(unread, self.actor)))

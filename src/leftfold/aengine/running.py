@@ -109,10 +109,10 @@ class Running:
         # The steps are made anew each time: the store may run them again, from the first one.
         return await self.store.run(Operation(lambda: view(*arguments, **named), apart=True, reads=True))
 
-    async def _write(self, operation: Operation[T]) -> T:
+    async def _write(self, operation: Operation[T], *, folds: bool = True) -> T:
         answer = await self.store.run(operation)
-        self._writes += 1
-        if self.store.counts_grow and self._writes % _FOLD_EVERY == 0:
+        self._writes += folds
+        if folds and self.store.counts_grow and self._writes % _FOLD_EVERY == 0:
             with suppress(StoreError):  # what was asked has happened; another write folds
                 await self.store.run(Operation(lambda: one("fold_counts", {"limit": _FOLD_ROWS}), apart=True))
         return answer
