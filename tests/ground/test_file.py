@@ -6,6 +6,7 @@ import resource
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -103,6 +104,21 @@ def test_a_file_that_another_process_locks_is_reported_and_can_be_read(impatient
         holder.join(DEADLINE)
         writer.write()
         check_told(engine, writer)
+
+
+def test_writers_of_one_process_take_turns_and_none_waits_for_ever(tmp_path: Path) -> None:
+    one, same, other = (SqliteStore(str(tmp_path / name), busy=0.05) for name in ("a.db", "a.db", "b.db"))
+    writers = one._writers
+    assert writers is not None
+    assert writers is same._writers is not other._writers
+    with Engine(one), Engine(same) as engine, Engine(other) as apart, ThreadPoolExecutor(1) as thread:
+        with writers.turn(0.0):
+            apart.enqueue("work")
+            waiting = thread.submit(engine.enqueue, "work")
+            assert waiting.result(DEADLINE).changed  # somebody keeps his turn, and nobody writes: SQLite decides
+        with writers.turn(0.0):
+            assert engine.list().jobs  # who reads has no need of a turn
+        assert engine.enqueue("work").changed
 
 
 def as_nobody(act: Callable[..., object], *arguments: object) -> None:

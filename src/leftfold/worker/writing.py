@@ -118,7 +118,7 @@ class Writer:
                     again = await self._write(batch)
             finally:
                 self._busy = 0
-                if over := [ended for ended in batch if ended not in again]:
+                if over := [ended for ended in batch if ended not in again] if again else batch:
                     self._written(over)
                 if not self._pending:
                     self._empty.set()

@@ -14,10 +14,11 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from leftfold.core.errors import StoreError, StoreNotReadyError, StoreUnavailableError
 from leftfold.store import migrate
@@ -58,6 +59,38 @@ def applied_to(connection: Any) -> list[migrate.Applied]:
     return [migrate.Applied(*row) for row in rows]
 
 
+class _Writers:
+    """Those of this process who write to one file: who waits here is woken at once, and SQLite would sleep and look.
+
+    Others may write, too, so this decides nothing: who has waited long enough goes on, and hears from SQLite.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def turn(self, seconds: float) -> Iterator[None]:
+        """Wait for a turn, but no longer than this."""
+        mine = self._lock.acquire(timeout=seconds)
+        try:
+            yield
+        finally:
+            if mine:
+                self._lock.release()
+
+
+_FILES: Final[WeakValueDictionary[str, _Writers]] = WeakValueDictionary()
+_LOOKING: Final = threading.Lock()
+
+
+def _writers_of(path: str) -> _Writers:
+    with _LOOKING:
+        found = _FILES.get(path)
+        if found is None:
+            found = _FILES[path] = _Writers()
+        return found
+
+
 class SqliteStore:
     """A file, opened. Safe for threads, which take turns; not for a fork, which must open it anew.
 
@@ -84,6 +117,7 @@ class SqliteStore:
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._busy = busy
         self._lock = threading.Lock()  # of the connection that writes
+        self._writers = _writers_of(self.path) if path != MEMORY else None
         self._reading = self._lock if path == MEMORY else threading.Lock()
         self._copying = threading.Lock()
         self._copied = 0  # how long the log was when we last copied it
@@ -158,7 +192,7 @@ class SqliteStore:
         """Run an operation in one transaction."""
         self._check_process()
         connection, turn = (self._reader, self._reading) if operation.reads else (self._connection, self._lock)
-        with turn:
+        with turn, nullcontext() if operation.reads or self._writers is None else self._writers.turn(self._busy):
             self._check_file()
             for _ in range(_TRIES):
                 try:
