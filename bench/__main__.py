@@ -50,8 +50,14 @@ class Run:
             self._tell(f"round {number + 1}, {workload.title}: {load(name).ABOUT.title}", len(plan))
             self._measure(servers, workload, number, name)
             self._done += 1
-            if self._out:  # a long run that is cut short has not been in vain
-                self._out.write_text(json.dumps(self.results(servers), indent=1) + "\n", encoding="utf-8")
+            self._keep(servers)  # a long run that is cut short has not been in vain
+        self._keep(servers)
+
+    def _keep(self, servers: Servers) -> None:
+        if self._out:
+            new = self._out.with_name(f"{self._out.name}.new")
+            new.write_text(json.dumps(self.results(servers), indent=1) + "\n", encoding="utf-8")
+            new.replace(self._out)
 
     def _install(self, name: str) -> None:
         about = load(name).ABOUT

@@ -112,13 +112,24 @@ def test_writers_of_one_process_take_turns_and_none_waits_for_ever(tmp_path: Pat
     assert writers is not None
     assert writers is same._writers is not other._writers
     with Engine(one), Engine(same) as engine, Engine(other) as apart, ThreadPoolExecutor(1) as thread:
-        with writers.turn(0.0):
+        with writers.turn():
             apart.enqueue("work")
             waiting = thread.submit(engine.enqueue, "work")
             assert waiting.result(DEADLINE).changed  # somebody keeps his turn, and nobody writes: SQLite decides
-        with writers.turn(0.0):
+        with writers.turn():
             assert engine.list().jobs  # who reads has no need of a turn
         assert engine.enqueue("work").changed
+
+
+def test_a_child_does_not_wait_for_a_turn_of_its_parent(tmp_path: Path) -> None:
+    parent = SqliteStore(str(tmp_path / "a.db"))
+    assert parent._writers is not None
+    with Engine(parent), parent._writers.turn():
+        child = os.fork()
+        if child == 0:
+            store = SqliteStore(str(tmp_path / "a.db"))
+            os._exit(DONE if store._writers is not parent._writers else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == DONE
 
 
 def as_nobody(act: Callable[..., object], *arguments: object) -> None:

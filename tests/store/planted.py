@@ -101,9 +101,9 @@ BUGS: Final = (
             BACK),
     # --- transactions -------------------------------------------------------------------------------------------------
     Planted("event and row are written in two transactions", "store/postgres/driver.py",
-            (("        cursor.execute(_BEGIN)\n        answer = drive", "        answer = drive"),
-             ('        progress.unknown = not operation.reads\n        cursor.execute("COMMIT")\n',
-              "        progress.unknown = not operation.reads\n")),
+            (("            cursor.execute(_BEGIN)\n            answer = drive", "            answer = drive"),
+             ('            progress.unknown = not operation.reads\n            cursor.execute("COMMIT")\n',
+              "            progress.unknown = not operation.reads\n")),
             CRASHES + "[postgres-signal]"),
     Planted("what broke is committed, in a file", "store/sqlite/driver.py",
             (('"ROLLBACK")\n            if "decode', '"COMMIT")\n            if "decode'),),

@@ -13,10 +13,11 @@ from tests.verify.planting import ON_ENDED, ON_RUNNING, Damage, Shell, damaged, 
 
 from leftfold import Engine
 from leftfold.core import events as e
-from leftfold.core.commands import Actor
+from leftfold.core.commands import Actor, Complete
 from leftfold.core.errors import CorruptLogError, JobFrozenError
 from leftfold.core.lifecycle import State, Who
 from leftfold.store.audit import DRIFT, Finding, What
+from leftfold.store.ops import Ask
 from leftfold.store.query import Query
 from leftfold.store.replies import Claim, Receipt
 from leftfold.testing.clock import FakeClock
@@ -67,6 +68,27 @@ def test_nobody_can_say_anything_about_it(engine: Engine, shell: Shell, frozen: 
     answers = {what: outcome(say, engine, frozen) for what, say in SAYINGS.items()}
     assert {what: answer for what, answer in answers.items() if not isinstance(answer, JobFrozenError)} == {}
     assert shell.contents() == before
+
+
+@pytest.mark.parametrize("quietly", [False, True], ids=["with receipts", "quietly"])
+def test_one_that_lost_its_last_event_gets_no_other_in_its_place(engine: Engine, shell: Shell, quietly: bool) -> None:
+    for _ in range(2):
+        engine.enqueue("work")
+    broken, sound = engine.claim("worker", limit=2, start=True)
+    shell.remove(broken.job_id, "version = 3")
+    assert engine.verify().frozen == (broken.job_id,)
+    left = log_lengths(shell, broken, sound)
+    asks = [Ask(claim.job_id, Complete(by=claim.actor)) for claim in (broken, sound)]
+    refused, done = engine.settle_quietly(asks) if quietly else engine.settle_many(asks)
+    assert isinstance(refused, CorruptLogError | JobFrozenError)
+    assert done is None or isinstance(done, Receipt)
+    assert engine.get(sound.job_id).state is State.SUCCEEDED
+    assert log_lengths(shell, broken, sound) == [left[0], left[1] + 1]
+
+
+def log_lengths(shell: Shell, *claims: Claim) -> list[int]:
+    asked = "SELECT count(*) FROM events WHERE "
+    return [shell.ask(asked + shell.events_of(claim.job_id))[0][0] for claim in claims]
 
 
 def test_one_whose_row_was_set_right_by_hand_is_told_as_frozen_still(

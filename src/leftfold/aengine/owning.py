@@ -151,7 +151,7 @@ class Owning(Running):
         asking.check_batch(asked)
         succeeded = [place for place, ask in enumerate(asked) if isinstance(ask.command, c.Complete)]
         if len(succeeded) == len(asked):
-            return await self._own_quietly(asked, quietly=quietly) if asked else []
+            return await self._own_all(asked, quietly=quietly) if asked else []
         others = [place for place, ask in enumerate(asked) if not isinstance(ask.command, c.Complete)]
         outcomes: dict[int, Outcome | None] = {}
         for places in (succeeded, others):
@@ -159,7 +159,7 @@ class Owning(Running):
             try:
                 if places:
                     quiet = quietly and places is succeeded
-                    written = await self._own_quietly([asked[place] for place in places], quietly=quiet)
+                    written = await self._own_all([asked[place] for place in places], quietly=quiet)
             except StoreError as problem:
                 if not outcomes:
                     raise

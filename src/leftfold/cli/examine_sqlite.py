@@ -15,7 +15,7 @@ from leftfold.core.errors import LeftfoldError, ValidationError
 from leftfold.opening import address_of
 from leftfold.store.sqlite.driver import MIGRATIONS, SqliteStore
 from leftfold.store.sqlite.library import NAME, OLDEST, VERSION, can_lose_commits, sqlite
-from leftfold.store.sqlite.wire import PICKED, QUERIES, prepare
+from leftfold.store.sqlite.wire import QUERIES, TEMPORARY, prepare
 
 _FULL: Final = 2
 _MIB: Final = 1024 * 1024
@@ -61,7 +61,8 @@ def examine(place: Place) -> Iterator[Check]:
 def _connection(path: str) -> Any:
     connection = sqlite.connect(path, isolation_level=None)
     prepare(connection.cursor(), connection, guarded=True)
-    connection.execute(PICKED)
+    for table in TEMPORARY:
+        connection.execute(table)
     connection.execute("PRAGMA query_only = ON")
     return connection
 

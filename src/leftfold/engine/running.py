@@ -44,6 +44,7 @@ class Running:
         self._forbidden = forbidden
         self._trail = Trail()
         self._bell = bell
+        self._is_to_fold = False
         self._writes = secrets.randbelow(_FOLD_EVERY)  # so that processes that write once each fold, too
 
     def __enter__(self) -> Self:
@@ -70,10 +71,10 @@ class Running:
 
     def _own(self, asks: list[Ask]) -> list[Outcome]:
         """Do what can be done by the short statement, then decide the rest."""
-        return [outcome for outcome in self._own_quietly(asks, quietly=False) if outcome is not None]
+        return [outcome for outcome in self._own_all(asks, quietly=False) if outcome is not None]
 
-    def _own_quietly(self, asks: list[Ask], *, quietly: bool = True) -> list[Outcome | None]:
-        """Do the same without receipts: None stands for each."""
+    def _own_all(self, asks: list[Ask], *, quietly: bool) -> list[Outcome | None]:
+        """Do the same, `quietly` without receipts: None stands for each."""
         asking.check_batch(asks)
         done: dict[int, Receipt | None] = {}
         if any(ops.is_quick(ask) for ask in asks):
@@ -110,8 +111,10 @@ class Running:
 
     def _write(self, operation: Operation[T], *, folds: bool = True) -> T:
         answer = self.store.run(operation)
-        self._writes += folds
-        if folds and self.store.counts_grow and self._writes % _FOLD_EVERY == 0:
+        self._writes += 1
+        self._is_to_fold |= self._writes % _FOLD_EVERY == 0
+        if folds and self._is_to_fold and self.store.counts_grow:
+            self._is_to_fold = False
             with suppress(StoreError):  # what was asked has happened; another write folds
                 self.store.run(Operation(lambda: one("fold_counts", {"limit": _FOLD_ROWS}), apart=True))
         return answer

@@ -46,7 +46,7 @@ class Operation(NamedTuple, Generic[T]):
     """Something to run in one transaction, from its first query anew if the database asks for that.
 
     `apart` allows each query to commit by itself: for operations whose every query is whole. `blind` means that none
-    needs the answer to the one before: it may be sent while that one still runs, and gets no answer at all.
+    needs the answer to the one before: it may be sent while that one still runs, and nobody looks at its answer.
     """
 
     steps: Callable[[], Steps[T]]

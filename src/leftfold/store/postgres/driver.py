@@ -1,6 +1,7 @@
 """Runs operations on PostgreSQL, with a pool of connections: the sync driver and the async one, line by line the same.
 
-Read committed is enough: every writer of a job locks its row first. A transaction that had to give way is run anew.
+Read committed is enough: every writer of a job locks its row first, or asks everything of the row that it writes. A
+transaction that had to give way is run anew.
 """
 
 import asyncio

@@ -13,7 +13,7 @@
 s.version = s.version + 0
 
 -- part: asked
-clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a batch
+clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a part
 sealed AS MATERIALIZED (
     SELECT t.*, {schema}.link(decode('{genesis}', 'hex'), t.id, 1, t.at, t.said, t.data) AS hash
     FROM (

@@ -26,12 +26,13 @@ from leftfold.store.query import Again, Operation, drive
 from leftfold.store.sessions import driver_connection
 from leftfold.store.sqlite.library import MEMORY, can_lose_commits, check_version, sqlite
 from leftfold.store.sqlite.trouble import patiently, raise_translated, translated
-from leftfold.store.sqlite.wire import LOG_LIMIT, PICKED, execute, leniently, prepare, statements
+from leftfold.store.sqlite.wire import LOG_LIMIT, TEMPORARY, execute, leniently, prepare, statements
 from leftfold.store.sqlite.within import check_foreign, check_place, impatient
 
 T = TypeVar("T")
 
 BUSY_SECONDS: Final = 30.0
+_TURN_SECONDS: Final = 0.5
 _TRIES: Final = 20
 #: Within a transaction that may have begun as a read: changes nothing, and holds the write lock from then on.
 _BECOME_WRITER: Final = "DELETE FROM leftfold_requests WHERE false"
@@ -62,16 +63,16 @@ def applied_to(connection: Any) -> list[migrate.Applied]:
 class _Writers:
     """Those of this process who write to one file: who waits here is woken at once, and SQLite would sleep and look.
 
-    Others may write, too, so this decides nothing: who has waited long enough goes on, and hears from SQLite.
+    Others may write, too, so this decides nothing: who has waited for a moment goes on, and hears from SQLite.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     @contextmanager
-    def turn(self, seconds: float) -> Iterator[None]:
-        """Wait for a turn, but no longer than this."""
-        mine = self._lock.acquire(timeout=seconds)
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn, but not for long."""
+        mine = self._lock.acquire(timeout=_TURN_SECONDS)
         try:
             yield
         finally:
@@ -80,15 +81,7 @@ class _Writers:
 
 
 _FILES: Final[WeakValueDictionary[str, _Writers]] = WeakValueDictionary()
-_LOOKING: Final = threading.Lock()
-
-
-def _writers_of(path: str) -> _Writers:
-    with _LOOKING:
-        found = _FILES.get(path)
-        if found is None:
-            found = _FILES[path] = _Writers()
-        return found
+os.register_at_fork(after_in_child=_FILES.clear)  # the turn that a thread of the parent had would never end
 
 
 class SqliteStore:
@@ -117,7 +110,7 @@ class SqliteStore:
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self._busy = busy
         self._lock = threading.Lock()  # of the connection that writes
-        self._writers = _writers_of(self.path) if path != MEMORY else None
+        self._writers = _FILES.setdefault(self.path, _Writers()) if path != MEMORY else None
         self._reading = self._lock if path == MEMORY else threading.Lock()
         self._copying = threading.Lock()
         self._copied = 0  # how long the log was when we last copied it
@@ -149,7 +142,8 @@ class SqliteStore:
         for pragma in _PRAGMAS:
             patiently(functools.partial(connection.execute, f"PRAGMA {pragma}"), self._busy)
         prepare(connection.cursor(), connection, guarded=self._guarded)
-        connection.execute(PICKED)
+        for table in TEMPORARY:
+            connection.execute(table)
         return connection
 
     def close(self) -> None:
@@ -192,7 +186,7 @@ class SqliteStore:
         """Run an operation in one transaction."""
         self._check_process()
         connection, turn = (self._reader, self._reading) if operation.reads else (self._connection, self._lock)
-        with turn, nullcontext() if operation.reads or self._writers is None else self._writers.turn(self._busy):
+        with turn, nullcontext() if operation.reads or self._writers is None else self._writers.turn():
             self._check_file()
             for _ in range(_TRIES):
                 try:

@@ -141,22 +141,24 @@ LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued A
 ORDER BY b.place;
 
 -- part: owned
+DELETE FROM temp.owned;
+INSERT OR IGNORE INTO temp.owned (n, event, actor, data, said)
+SELECT leftfold_jobs.n, b.event, b.actor, b.data, b.said FROM batch b CROSS JOIN leftfold_jobs
+WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
+  AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL;
 UPDATE leftfold_jobs
 SET state = coalesce(:target, state), version = version + 1, updated_at = max(:now, updated_at),
-    head = leftfold_link(head, leftfold_jobs.id, version + 1, max(:now, updated_at), b.said, b.data),
-    owner = iif(:leased, owner, NULL), token = iif(:leased, leftfold_jobs.token, NULL),
+    head = leftfold_link(head, id, version + 1, max(:now, updated_at), o.said, o.data),
+    owner = iif(:leased, owner, NULL), token = iif(:leased, token, NULL),
     result = iif(:has_result, version + 1, NULL), ended_at = iif(:ended, max(:now, updated_at), NULL)
-FROM batch b
-WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
-  AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL
+FROM temp.owned o WHERE leftfold_jobs.n = +o.n
 
 -- part: told
-INSERT INTO leftfold_names (name) SELECT event FROM batch UNION SELECT actor FROM batch WHERE true ON CONFLICT DO NOTHING;
+INSERT INTO leftfold_names (name) SELECT event FROM temp.owned UNION SELECT actor FROM temp.owned WHERE true ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, who, actor, data, seal)
-SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = b.event), :who,
-       (SELECT n FROM leftfold_names WHERE name = b.actor), b.data, substr(j.head, 1, {seal_bytes})
-FROM batch b JOIN leftfold_jobs j ON j.id = b.id
-WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version)
+SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = o.event), :who,
+       (SELECT n FROM leftfold_names WHERE name = o.actor), o.data, substr(j.head, 1, {seal_bytes})
+FROM temp.owned o CROSS JOIN leftfold_jobs j ON j.n = o.n
 
 -- name: own
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.
@@ -165,12 +167,12 @@ RETURNING leftfold_text(id), state, version, renewals, attempt, until, cancel_re
 {told};
 
 -- name: own_quietly
--- The same, and how many they were; which, only if some were refused: those that are ahead of their log by now.
+-- The same, and how many they were; which, only if some were refused.
 {owned};
-SELECT changes(), iif(changes() < :asked, (
-    SELECT json_group_array(leftfold_text(j.id)) FROM batch b JOIN leftfold_jobs j ON j.id = b.id
-    WHERE NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = j.n AND e.version = j.version)), NULL);
 {told};
+SELECT count(*), iif(count(*) < :asked, (
+    SELECT json_group_array(leftfold_text(j.id)) FROM temp.owned o CROSS JOIN leftfold_jobs j ON j.n = o.n), NULL)
+FROM temp.owned;
 
 -- name: renew
 UPDATE leftfold_jobs

@@ -6,7 +6,7 @@ A query's batch stands before its statements as the table `batch`.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -21,10 +21,10 @@ from leftfold.store.sqlite.library import sqlite
 #: there costs less than to make a file longer.
 LOG_LIMIT: Final = "journal_size_limit = 4194304"
 
-#: What a claim keeps in between, on a connection of ours.
-PICKED: Final = (
-    "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER NOT NULL, at INTEGER NOT NULL, "
-    "length INTEGER NOT NULL, data TEXT NOT NULL, head BLOB)"
+#: What statements keep in between, on a connection of ours: the jobs that are claimed, and those that owners speak of.
+TEMPORARY: Final = (
+    "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER, at INTEGER, length INTEGER, data TEXT, head BLOB)",
+    "CREATE TEMP TABLE owned (n INTEGER PRIMARY KEY, event TEXT, actor TEXT, data TEXT, said TEXT)",
 )
 _IDS: Final = ("id", "job_id")
 #: How the columns of a batch come out of JSON, which has no bytes.
@@ -73,7 +73,12 @@ def parsed(script: str) -> list[Statement]:
 QUERIES: Final = {name: parsed(script) for name, script in load_queries("sqlite", _NAMES).items()}
 
 
-@cache
+#: Queries whose batches are alike in most columns, as a rule. To the others, every column varies: a text of its own for
+#: each choice of columns would push those out of SQLite's cache that come again and again.
+_ALIKE: Final = frozenset({"enqueue", "enqueue_keyed", "own", "own_quietly", "renew", "look"})
+
+
+@lru_cache(maxsize=256)
 def _with_batch(sql: str, columns: tuple[str, ...], varying: tuple[str, ...] | None) -> str:
     """Give a statement its table `batch`.
 
@@ -93,7 +98,7 @@ def _varying(query: Query) -> tuple[str, ...] | None:
     """Give the columns in which the rows of a batch differ, and those that JSON cannot carry as they are."""
     if len(query.rows) == 1:
         return None
-    if not query.rows:
+    if not query.rows or query.name not in _ALIKE:
         return query.columns
     found = zip(query.columns, zip(*query.rows, strict=True), strict=True)
     return tuple(name for name, values in found if name in _OF_TEXT or values.count(values[0]) < len(values))

@@ -136,7 +136,7 @@ class TestEnqueue:
 
 
 class TestEnqueueMany:
-    """Many jobs in one statement: all of them, or none."""
+    """Many jobs in one transaction: all of them, or none."""
 
     def test_the_receipts_stand_in_the_order_of_the_jobs(self, scene: Scene) -> None:
         receipts = scene.engine.enqueue_many(NewJob(KIND, number) for number in range(20))
