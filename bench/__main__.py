@@ -46,12 +46,12 @@ class Run:
             if number < self._rounds_of(workload)
             for name in rotated(self._systems_of(workload), number)
         ]
+        self._keep(servers)  # what an older run left there is none of this one
         for workload, number, name in plan:
             self._tell(f"round {number + 1}, {workload.title}: {load(name).ABOUT.title}", len(plan))
             self._measure(servers, workload, number, name)
             self._done += 1
             self._keep(servers)  # a long run that is cut short has not been in vain
-        self._keep(servers)
 
     def _keep(self, servers: Servers) -> None:
         if self._out:

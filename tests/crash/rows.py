@@ -46,6 +46,14 @@ class Row(NamedTuple):
     proof: Callable[[Engine, Any], None] | None = None  # what the answer must be good for
 
 
+def _each_its_own(held: Held) -> list[Ask]:
+    good, bad = held.claims
+    return [
+        Ask(good.job_id, c.Complete(by=good.actor)),
+        Ask(bad.job_id, c.Fail(by=bad.actor, error=Failure(code="no"))),
+    ]
+
+
 def claims_are_good(engine: Engine, claims: Any) -> None:
     """The claims that were given again are the claims that were given."""
     assert claims
@@ -162,22 +170,12 @@ OWNING: Final = (
     ),
     Row(
         "settle many, each its own way", "settle_many", s.two_running,
-        lambda on, held: on.settle_many(
-            [
-                Ask(held.claims[0].job_id, c.Complete(by=held.claims[0].actor)),
-                Ask(held.claims[1].job_id, c.Fail(by=held.claims[1].actor, error=Failure(code="no"))),
-            ]
-        ),
+        lambda on, held: on.settle_many(_each_its_own(held)),
         whole=False,
     ),
     Row(
         "settle many quietly, each its own way", "settle_quietly", s.two_running,
-        lambda on, held: on.settle_quietly(
-            [
-                Ask(held.claims[0].job_id, c.Complete(by=held.claims[0].actor)),
-                Ask(held.claims[1].job_id, c.Fail(by=held.claims[1].actor, error=Failure(code="no"))),
-            ]
-        ),
+        lambda on, held: on.settle_quietly(_each_its_own(held)),
         whole=False,
     ),
     Row("release", "release", s.running, lambda on, held: on.release(held.claim, due=60, reason="later")),

@@ -196,6 +196,25 @@ def test_what_is_written_of_a_batch_is_told_when_the_rest_cannot_be(on_postgres:
         assert engine.complete(held).changed
 
 
+def test_counters_are_folded_by_the_write_behind_a_claim(on_postgres: Place) -> None:
+    """Somebody waits for what a claim gives."""
+    asked = f'SELECT count(*) FROM "{on_postgres.schema}".counts'  # noqa: S608 - our own
+
+    def rows() -> int:
+        with psycopg.connect(on_postgres.url) as connection:
+            found: int = connection.execute(asked.encode()).fetchall()[0][0]
+            return found
+
+    with on_postgres.open() as engine:
+        for _ in range(3):
+            engine.enqueue("work")
+        engine._writes = -1
+        (claim,) = engine.claim("worker", start=True)
+        assert rows() == 5
+        engine.complete(claim)
+        assert rows() == 3
+
+
 def test_texts_with_backslashes_mean_the_same_whatever_the_server_is_told(own_database: Place) -> None:
     with psycopg.connect(own_database.url, autocommit=True) as connection:
         name = connection.info.dbname

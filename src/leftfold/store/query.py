@@ -64,6 +64,17 @@ def ids(name: str, job_ids: Sequence[str]) -> Query:
     return Query(name, columns=("id",), rows=[(job_id,) for job_id in job_ids])
 
 
+#: Queries whose batches differ in these columns alone, as a rule: what is alike then goes once, and of a batch of one
+#: everything does.
+VARYING: Final[Mapping[str, frozenset[str]]] = {
+    "enqueue": frozenset({"id", "rest"}),
+    "enqueue_keyed": frozenset({"id", "key", "rest"}),
+    "own": frozenset({"id", "data"}),
+    "own_quietly": frozenset({"id", "data"}),
+    "renew": frozenset({"id"}),
+    "look": frozenset({"id"}),
+}
+
 #: Stands behind the name of a query's form for a batch of one.
 ALONE: Final = " alone"
 

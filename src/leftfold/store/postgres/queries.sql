@@ -12,6 +12,14 @@
 -- each by its ctid. Else it may read the whole table to find some hundred rows of it.
 s.version = s.version + 0
 
+-- part: counted
+counted AS (
+    INSERT INTO {schema}.counts
+    SELECT g.queue, g.kind, change.state, change.jobs
+    FROM (SELECT queue, kind, was, state, count(*) AS jobs FROM moved WHERE was <> state GROUP BY queue, kind, was, state) g
+    CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
+)
+
 -- part: asked
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a part
 sealed AS MATERIALIZED (
@@ -119,12 +127,7 @@ appended AS (
     UNION ALL
     SELECT at, id, version, {format}, 'started', :owner, '', '', '{}', substr(head, 1, {seal_bytes}) FROM moved WHERE :start
 ),
-counted AS (
-    INSERT INTO {schema}.counts
-    SELECT g.queue, g.kind, change.state, change.jobs
-    FROM (SELECT queue, kind, was, state, count(*) AS jobs FROM moved GROUP BY queue, kind, was, state) g
-    CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
-)
+{counted}
 SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data,
        m.failures > 0 AND EXISTS (SELECT FROM {schema}.events e WHERE e.job_id = m.id AND e.event = 'stalled' OFFSET 0),
        m.queue, m.priority, m.was_due, (SELECT count(*) FROM lanes WHERE priority IS NOT NULL)
@@ -230,14 +233,14 @@ moved AS (
         result = CASE WHEN :has_result THEN j.version + 1 END,
         ended_at = CASE WHEN :ended THEN greatest(s.now, j.updated_at) END
     FROM (
-        SELECT a.*, k.place, k.was, clock.now
+        SELECT a.*, k.place, k.version, k.was, clock.now
         FROM clock, unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
                            :said::text[])
              AS a (id, attempt, token, actor, event, data, said)
-        CROSS JOIN LATERAL (SELECT k.ctid AS place, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
+        CROSS JOIN LATERAL (SELECT k.ctid AS place, k.version, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
         OFFSET 0
     ) s
-    WHERE j.ctid = s.place AND j.state = s.was AND s.attempt = s.attempt + 0
+    WHERE j.ctid = s.place AND j.state = s.was AND {few}
       AND j.attempt = s.attempt AND j.token = s.token
       AND j.state = ANY (:sources::{schema}.state[]) AND j.version < :events_max AND j.frozen_at IS NULL
     RETURNING j.id, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at, j.updated_at,
@@ -247,12 +250,7 @@ appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, seal)
     SELECT updated_at, id, version, {format}, event, coalesce(:who, ''), actor, data, substr(head, 1, {seal_bytes}) FROM moved
 ),
-counted AS (
-    INSERT INTO {schema}.counts
-    SELECT g.queue, g.kind, change.state, change.jobs
-    FROM (SELECT queue, kind, was, state, count(*) AS jobs FROM moved WHERE was <> state GROUP BY queue, kind, was, state) g
-    CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
-)
+{counted}
 
 -- name: own
 -- One event of each owner on each job that it holds in one of `:sources`. `:target` is null where the state stays.

@@ -19,7 +19,7 @@ from leftfold.core.errors import (
     StoreUnavailableError,
     ValidationError,
 )
-from leftfold.store.query import NAMES, Again, Query, load_queries
+from leftfold.store.query import NAMES, VARYING, Again, Query, load_queries
 from leftfold.store.rows import COLUMNS
 
 try:
@@ -90,16 +90,6 @@ def _item(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
-#: Queries whose batches differ in these columns alone, as a rule: what is alike then goes once, and of a batch of one
-#: everything does.
-_VARYING: Final[Mapping[str, frozenset[str]]] = {
-    "enqueue": frozenset({"id", "rest"}),
-    "enqueue_keyed": frozenset({"id", "key", "rest"}),
-    "own": frozenset({"id", "data"}),
-    "own_quietly": frozenset({"id", "data"}),
-    "renew": frozenset({"id"}),
-    "look": frozenset({"id"}),
-}
 _ONCE: Final[frozenset[str]] = frozenset()
 
 
@@ -117,7 +107,7 @@ def call(sql: str, query: Query, now: int | None) -> tuple[bytes, Mapping[str, A
     given: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
         given[name] = array(value) if isinstance(value, list | tuple) else value
-    varying = _VARYING.get(query.name)
+    varying = VARYING.get(query.name)
     if varying is not None and len(query.rows) == 1:
         given.update(zip(query.columns, map(_scalar, query.rows[0]), strict=True))
         return _with_once(sql, _ONCE), given

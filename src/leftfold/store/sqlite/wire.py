@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leftfold.core.record import GENESIS, covered
-from leftfold.store.query import ALONE, NAMES, Columns, Query, load_queries
+from leftfold.store.query import ALONE, NAMES, VARYING, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
@@ -73,11 +73,6 @@ def parsed(script: str) -> list[Statement]:
 QUERIES: Final = {name: parsed(script) for name, script in load_queries("sqlite", _NAMES).items()}
 
 
-#: Queries whose batches are alike in most columns, as a rule. To the others, every column varies: a text of its own for
-#: each choice of columns would push those out of SQLite's cache that come again and again.
-_ALIKE: Final = frozenset({"enqueue", "enqueue_keyed", "own", "own_quietly", "renew", "look"})
-
-
 @lru_cache(maxsize=256)
 def _with_batch(sql: str, columns: tuple[str, ...], varying: tuple[str, ...] | None) -> str:
     """Give a statement its table `batch`.
@@ -95,10 +90,13 @@ def _with_batch(sql: str, columns: tuple[str, ...], varying: tuple[str, ...] | N
 
 
 def _varying(query: Query) -> tuple[str, ...] | None:
-    """Give the columns in which the rows of a batch differ, and those that JSON cannot carry as they are."""
+    """Give the columns in which the rows of a batch differ, and those that JSON cannot carry as they are.
+
+    Of all but the frequent queries, every column: a text for each choice of them would push those out of the cache.
+    """
     if len(query.rows) == 1:
         return None
-    if not query.rows or query.name not in _ALIKE:
+    if not query.rows or query.name not in VARYING:
         return query.columns
     found = zip(query.columns, zip(*query.rows, strict=True), strict=True)
     return tuple(name for name, values in found if name in _OF_TEXT or values.count(values[0]) < len(values))
