@@ -8,8 +8,14 @@ import pytest
 
 from leftfold.core.lifecycle import ENDED, FINAL, SHAPE, Shape, State
 
-#: The lease of a job has several columns; this one is there whenever the lease is.
-COLUMNS = {"lease": "owner"}
+#: Field of the shape → its columns, in the order of their numbers: 1, 2, 4 …
+COLUMNS = {
+    "due": ("due",), "lease": ("owner", "token"), "wait": ("wait",), "result": ("result",), "error": ("error",),
+    "ended": ("ended_at",),
+}  # fmt: skip
+#: How a dialect makes a number of a truth, and how it compares numbers: in a file, a state that there is not has none.
+NUMBERS = {"sqlite": "", "postgres": "::integer"}
+EQUALS = {"sqlite": "IS", "postgres": "="}
 
 
 def quoted(states: Iterable[State]) -> str:
@@ -17,19 +23,28 @@ def quoted(states: Iterable[State]) -> str:
     return ", ".join(f"'{state}'" for state in State if state in chosen)
 
 
-def by_state(field: str, column: str, states: Iterable[State]) -> str:
-    return f"CONSTRAINT {field}_by_state CHECK (({column} IS NOT NULL) = (state IN ({quoted(states)})))"
+def shape(dialect: str) -> str:
+    places = [(field, column) for field, columns in COLUMNS.items() for column in columns]
+    there = [f"({column} IS NOT NULL){NUMBERS[dialect]}" for _, column in places]
+    terms = [there[0], *(f"{1 << place} * {term}" for place, term in enumerate(there) if place)]
+    numbers = {
+        state: sum(1 << place for place, (field, _) in enumerate(places) if _has(state, field)) for state in State
+    }
+    cases = " ".join(f"WHEN '{state}' THEN {number}" for state, number in numbers.items())
+    return f"{' + '.join(terms)}\n{EQUALS[dialect]} CASE state {cases} END"
 
 
-def shapes() -> str:
-    lines = [
-        by_state(field, COLUMNS.get(field, field), [state for state in State if getattr(SHAPE[state], field)])
-        for field in Shape._fields
-    ]
-    return ",\n".join([*lines, by_state("ended", "ended_at", ENDED)])
+def _has(state: State, field: str) -> bool:
+    return state in ENDED if field == "ended" else bool(getattr(SHAPE[state], field))
 
 
-RENDERED = {"states": quoted(State), "shapes": shapes(), "final": quoted(FINAL)}
+def rendered(dialect: str) -> dict[str, str]:
+    states = {"states": quoted(State)} if dialect == "postgres" else {}
+    return states | {"shape": shape(dialect), "final": quoted(FINAL)}
+
+
+def test_each_field_of_the_shape_has_its_columns() -> None:
+    assert set(COLUMNS) == {*Shape._fields, "ended"}
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
@@ -37,8 +52,8 @@ def test_the_migration_says_what_the_lifecycle_says(dialect: str) -> None:
     text = files("leftfold.store").joinpath(dialect, "migrations", "0001_begin.sql").read_text(encoding="utf-8")
     blocks = re.findall(r"-- rendered from the lifecycle: (\w+)\n(.*?)\n *-- end\n", text, re.DOTALL)
     found = {name: "\n".join(line.strip() for line in body.splitlines()) for name, body in blocks}
-    assert found == RENDERED
-    assert len(blocks) == len(RENDERED)
+    assert found == rendered(dialect)
+    assert len(blocks) == len(found)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])

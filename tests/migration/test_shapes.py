@@ -81,7 +81,7 @@ def test_a_row_in_the_shape_of_its_state_is_taken(raw: Raw, state: State) -> Non
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("state", State)
 def test_a_row_with_one_field_out_of_shape_is_refused(raw: Raw, state: State, field: str) -> None:
-    with pytest.raises(Refused, match=f"{field}_by_state"):
+    with pytest.raises(Refused, match="shape"):
         insert(raw, row(state, legal(state) ^ {field}))
 
 
@@ -94,7 +94,7 @@ def test_a_row_is_not_brought_out_of_shape_later(raw: Raw, state: State) -> None
         changes = ", ".join(
             f"{name} = {repr(value) if value is not None else 'NULL'}" for name, value in values.items()
         )
-        with pytest.raises(Refused, match=f"{field}_by_state"):
+        with pytest.raises(Refused, match="shape"):
             raw.run(f"UPDATE jobs SET {changes} WHERE id = {id_in(raw, columns)}")  # noqa: S608 - our own
 
 
@@ -108,14 +108,14 @@ def test_a_state_that_the_other_columns_do_not_fit_is_refused(raw: Raw, state: S
             raw.run(change)
             raw.run(f"UPDATE jobs SET state = '{state}' WHERE id = {id_in(raw, columns)}")  # noqa: S608 - our own
         else:
-            with pytest.raises(Refused, match="_by_state"):
+            with pytest.raises(Refused, match="shape"):
                 raw.run(change)
 
 
 def test_a_lease_without_its_token_and_a_token_without_a_lease_are_refused(raw: Raw) -> None:
-    with pytest.raises(Refused, match="token"):
+    with pytest.raises(Refused, match="shape"):
         insert(raw, row(State.CLAIMED, legal(State.CLAIMED)) | {"token": None})
-    with pytest.raises(Refused, match="token"):
+    with pytest.raises(Refused, match="shape"):
         insert(raw, row(State.QUEUED, legal(State.QUEUED)) | {"token": "digest"})
 
 

@@ -26,52 +26,58 @@ CREATE TABLE {schema}.events (
 CREATE UNIQUE INDEX events_request ON {schema}.events (job_id, request_id) WHERE request_id <> '';
 CREATE INDEX events_when ON {schema}.events USING brin (xid, at) WITH (autosummarize = on, pages_per_range = 32);
 
+-- Whether these columns may stand in one row: which of them are there, as a number, and the number of each state. It is a
+-- function because PostgreSQL parses every CHECK anew for every statement: a call is short, and what it calls is parsed once.
+CREATE FUNCTION {schema}.fits(
+    state {schema}.state, due bigint, owner text, token text, wait integer, result integer, error integer, ended_at bigint,
+    incident text, resolved_at bigint
+) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN (incident IS NULL OR (ended_at IS NOT NULL AND error IS NOT NULL)) AND (resolved_at IS NULL OR ended_at IS NOT NULL)
+       AND (
+        -- rendered from the lifecycle: shape
+        (due IS NOT NULL)::integer + 2 * (owner IS NOT NULL)::integer + 4 * (token IS NOT NULL)::integer + 8 * (wait IS NOT NULL)::integer + 16 * (result IS NOT NULL)::integer + 32 * (error IS NOT NULL)::integer + 64 * (ended_at IS NOT NULL)::integer
+        = CASE state WHEN 'inbox' THEN 0 WHEN 'queued' THEN 1 WHEN 'retrying' THEN 33 WHEN 'claimed' THEN 6 WHEN 'running' THEN 6 WHEN 'waiting' THEN 8 WHEN 'parked' THEN 8 WHEN 'stalled' THEN 0 WHEN 'succeeded' THEN 80 WHEN 'failed' THEN 96 WHEN 'cancelled' THEN 64 WHEN 'dead_lettered' THEN 96 END
+        -- end
+    );
+END $$;
+
 -- What the log comes to: small, and derived. Payload, wait, result and error stay in their events; `enqueued`,
 -- `wait`, `result` and `error` are the versions to find them at. Only lease end and renewals stand nowhere else.
 CREATE TABLE {schema}.jobs (
     id                  uuid     PRIMARY KEY,
     created_at          bigint   NOT NULL,
     updated_at          bigint   NOT NULL,
-    ended_at            bigint,
-    due                 bigint,
-    until               bigint,           -- the end of the lease, or of the last one
-    lease               bigint,           -- how long a lease is, by the job's policy; null: the usual time
-    deadline            bigint,           -- of the wait
-    cancel_requested_at bigint,
     version             integer  NOT NULL,
     renewals            integer  NOT NULL,
     attempt             integer  NOT NULL,
     failures            integer  NOT NULL,
-    enqueued            integer,
-    wait                integer,
-    result              integer,
-    error               integer,
     state               {schema}.state NOT NULL,
     priority            smallint NOT NULL,
-    head                bytea    NOT NULL,
+    due                 bigint,
+    ended_at            bigint,
+    deadline            bigint,           -- of the wait
+    frozen_at           bigint,            -- its log or this row cannot be true: nobody touches it until that is settled
+    until               bigint,           -- the end of the lease, or of the last one
+    lease               bigint,           -- how long a lease is, by the job's policy; null: the usual time
+    cancel_requested_at bigint,
+    resolved_at         bigint,            -- since when it is settled
+    wait                integer,
+    error               integer,
+    enqueued            integer,
+    result              integer,
+    queue               text COLLATE "C"     NOT NULL,
     tenant              text COLLATE "C"     NOT NULL,
     kind                text COLLATE "C"     NOT NULL,
-    queue               text COLLATE "C"     NOT NULL,
+    token               text,              -- the digest; nobody but the owner has the token
     key                 text COLLATE "C",
     correlation_id      text,
+    incident            text COLLATE "C",  -- of a dead letter: which of them the same thing went wrong with
+    head                bytea    NOT NULL,
     owner               text,
-    token               text,              -- the digest; nobody but the owner has the token
     renewed_by          text,              -- the request_id of the last renewal, and what it asked
     renewed_hash        text,
-    incident            text COLLATE "C",  -- of a dead letter: which of them the same thing went wrong with
-    resolved_at         bigint,            -- since when it is settled
-    frozen_at           bigint,            -- its log or this row cannot be true: nobody touches it until that is settled
-    CONSTRAINT token CHECK ((token IS NULL) = (owner IS NULL)),
-    CONSTRAINT incident CHECK (incident IS NULL OR (ended_at IS NOT NULL AND error IS NOT NULL)),
-    CONSTRAINT resolved CHECK (resolved_at IS NULL OR ended_at IS NOT NULL),
-    -- rendered from the lifecycle: shapes
-    CONSTRAINT due_by_state CHECK ((due IS NOT NULL) = (state IN ('queued', 'retrying'))),
-    CONSTRAINT lease_by_state CHECK ((owner IS NOT NULL) = (state IN ('claimed', 'running'))),
-    CONSTRAINT wait_by_state CHECK ((wait IS NOT NULL) = (state IN ('waiting', 'parked'))),
-    CONSTRAINT result_by_state CHECK ((result IS NOT NULL) = (state IN ('succeeded'))),
-    CONSTRAINT error_by_state CHECK ((error IS NOT NULL) = (state IN ('retrying', 'failed', 'dead_lettered'))),
-    CONSTRAINT ended_by_state CHECK ((ended_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled', 'dead_lettered')))
-    -- end
+    CONSTRAINT shape CHECK ({schema}.fits(state, due, owner, token, wait, result, error, ended_at, incident, resolved_at))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
 -- No index speaks of a column that a renewal or a start changes: those rewrite the row in place (HOT).
