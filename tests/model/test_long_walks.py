@@ -179,7 +179,9 @@ class Walk(RuleBasedStateMachine):
         if not self.log:
             return
         hashes = list(accumulate(self.log, link, initial=GENESIS))[1:]
-        assert check_chain(zip(self.log, map(seal, hashes), strict=True)) == hashes[-1]
+        assert (
+            check_chain(((record,), seal(hash_)) for record, hash_ in zip(self.log, hashes, strict=True)) == hashes[-1]
+        )
         for dialect in DIALECTS.values():
             for step in dialect.project(self.log):
                 assert step.move.target in dialect.states

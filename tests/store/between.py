@@ -9,12 +9,11 @@ import psycopg
 from tests.store.sides import Side, events, others, rows
 
 from leftfold.core.job import fold
-from leftfold.core.record import GENESIS, Record, check_chain
+from leftfold.core.record import GENESIS, check_chain
 from leftfold.engine import Engine
-from leftfold.store.ops import EVENT_COLUMNS
 from leftfold.store.query import Columns, Operation, Query, Steps
 from leftfold.store.replies import Count
-from leftfold.store.rows import Row, record_of, row_of
+from leftfold.store.rows import Row, records_of, row_of
 from leftfold.store.sessions import Session
 
 T = TypeVar("T")
@@ -102,8 +101,9 @@ def check_whole(found: Contents) -> None:
     """Demand that every row is what its log comes to, that every chain holds, and that the counts are right."""
     assert set(found.rows) == set(found.events)
     for job_id, row in found.rows.items():
-        records = [record_from(columns) for columns in found.events[job_id]]
-        head = check_chain(zip(records, (columns[-1] for columns in found.events[job_id]), strict=True), GENESIS)
+        entries = [(records_of(job_id, columns[1:]), columns[-1]) for columns in found.events[job_id]]
+        records = [record for entry, _ in entries for record in entry]
+        head = check_chain(entries, GENESIS)
         job = fold(records)
         assert job is not None
         assert row == row_of(job, records, head)._replace(
@@ -113,12 +113,6 @@ def check_whole(found: Contents) -> None:
         of_kind = [row for row in found.rows.values() if (row.queue, row.kind, row.state) == tuple(_place(count))]
         assert len(of_kind) == count.jobs
     assert sum(count.jobs for count in found.counts) == len(found.rows)
-
-
-def record_from(columns: Columns) -> Record:
-    """Give the record that these columns of the events table are."""
-    named = dict(zip(EVENT_COLUMNS, columns, strict=True))
-    return record_of(named["job_id"], columns[1:])
 
 
 def _place(count: Count) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Records: their stored text, the bytes that are hashed, and the chain that seals them."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -45,21 +46,25 @@ KNOWN: Final = Record(
 KNOWN_BYTES: Final = 'job-1 3 1700000000000000 9:succeeded1:15:owner7:wörker3:r-1-{"result":1}'.encode()
 KNOWN_HASH: Final = "9c3396ad4b4ae6fd25755f39703696dec2bcf54ccc2014da1b5746cfbaa212a1"
 
-Sealed = list[tuple[Record, bytes]]
+Sealed = list[tuple[tuple[Record, ...], bytes]]
 
 
 def sealed(records: list[Record]) -> Sealed:
+    return entries([(record,) for record in records])
+
+
+def entries(parted: Sequence[tuple[Record, ...]]) -> Sealed:
     chain, head = [], GENESIS
-    for record in records:
-        head = link(head, record)
-        chain.append((record, seal(head)))
+    for records in parted:
+        head = link(head, *records)
+        chain.append((records, seal(head)))
     return chain
 
 
 def head_of(chain: Sealed) -> bytes:
     head = GENESIS
-    for record, _ in chain:
-        head = link(head, record)
+    for records, _ in chain:
+        head = link(head, *records)
     return head
 
 
@@ -219,7 +224,7 @@ def test_every_upcaster_leads_from_an_older_format_of_an_event_that_there_is() -
 
 
 def test_records_are_written_in_the_current_format(chain: Sealed) -> None:
-    assert {record.format for record, _ in chain} == {FORMAT}
+    assert {record.format for records, _ in chain for record in records} == {FORMAT}
 
 
 def test_a_whole_chain_gives_its_head(chain: Sealed) -> None:
@@ -249,8 +254,8 @@ EDITS: Final[dict[str, object]] = {
 @pytest.mark.parametrize("field", EDITS)
 @pytest.mark.parametrize("position", range(5))
 def test_an_edited_record_breaks_the_chain(chain: Sealed, field: str, position: int) -> None:
-    record, stored = chain[position]
-    chain[position] = (replace(record, **{field: EDITS[field]}), stored)
+    (record,), stored = chain[position]
+    chain[position] = ((replace(record, **{field: EDITS[field]}),), stored)
     with pytest.raises(BrokenChainError, match="does not carry the hash of its content"):
         check_chain(chain)
 
@@ -263,13 +268,48 @@ def test_every_field_of_a_record_is_covered() -> None:
 def test_a_removed_swapped_or_inserted_record_breaks_the_chain(chain: Sealed, position: int) -> None:
     removed = chain[:position] + chain[position + 1 :]
     swapped = [*chain[:position], chain[position + 1], chain[position], *chain[position + 2 :]]
-    foreign = replace(chain[position][0], actor="mallory")
+    foreign = replace(chain[position][0][0], actor="mallory")
     seal_of_it = seal(link(head_of(chain[:position]), foreign))
-    inserted = [*chain[:position], (foreign, seal_of_it), *chain[position:]]
-    resealed = [*chain[:position], (foreign, seal_of_it), *chain[position + 1 :]]
+    inserted = [*chain[:position], ((foreign,), seal_of_it), *chain[position:]]
+    resealed = [*chain[:position], ((foreign,), seal_of_it), *chain[position + 1 :]]
     for broken in (removed, swapped, inserted, resealed):
         with pytest.raises(BrokenChainError):
             check_chain(broken)
+
+
+#: What a claim that starts its job says, in one entry.
+CLAIMED: Final = Record(
+    job_id="job-1", version=2, at=7, who=Who.WORKER, actor="w", event=e.Claimed(token="t"), data='{"token":"t"}'
+)
+STARTED: Final = Record(job_id="job-1", version=3, at=7, who=Who.OWNER, actor="w", event=e.Started(), data="{}")
+
+
+def test_two_records_of_one_entry_have_one_hash() -> None:
+    told = b'job-1 3 7 7:claimed1:16:worker1:w--7:started1:15:owner1:w--{"token":"t"}'
+    assert canonical(CLAIMED, STARTED) == told
+    assert link(GENESIS, CLAIMED, STARTED) == sha256(GENESIS + told).digest()
+    assert check_chain(entries([(CLAIMED, STARTED)])) == link(GENESIS, CLAIMED, STARTED)
+
+
+def test_an_entry_of_two_is_another_one_than_two_entries() -> None:
+    apart: list[tuple[Record, ...]] = [(CLAIMED,), (STARTED,)]
+    together: list[tuple[Record, ...]] = [(CLAIMED, STARTED)]
+    assert head_of(entries(apart)) != head_of(entries(together))
+    for one, other in ((apart, together), (together, apart)):
+        seals = [stored for _, stored in entries(one)]
+        with pytest.raises(BrokenChainError, match="record 2 of job job-1"):
+            check_chain(list(zip(other, seals, strict=False)))
+
+
+@pytest.mark.parametrize("field", sorted({*EDITS} - {"data", "version", "at", "job_id"}))
+def test_an_edited_record_of_an_entry_of_two_breaks_the_chain(field: str) -> None:
+    ((_, stored),) = entries([(CLAIMED, STARTED)])
+    for records in (
+        (replace(CLAIMED, **{field: EDITS[field]}), STARTED),
+        (CLAIMED, replace(STARTED, **{field: EDITS[field]})),
+    ):
+        with pytest.raises(BrokenChainError):
+            check_chain([(records, stored)])
 
 
 def test_a_log_that_was_cut_short_has_another_head(chain: Sealed) -> None:

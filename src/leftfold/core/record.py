@@ -4,7 +4,7 @@ The hash covers the stored text of each field behind its length in bytes, so tha
 same hash from its own columns, and so that no two records share their bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -85,16 +85,24 @@ def decode(wire: str, data: str, stored: int = FORMAT, current: int = FORMAT, by
         raise CorruptLogError(f"the stored {wire!r} event cannot be read: {problem}") from problem
 
 
-def canonical(record: Record) -> bytes:
-    """Give the bytes that the hash covers: job id, version, time, what was `said`, and the stored text."""
+def canonical(record: Record, *then: Record) -> bytes:
+    """Give the bytes that the hash covers: job id, version, time, what was `said`, and the stored text.
+
+    Records that were written at once are one entry, and have one hash: it covers the words of each, under the version
+    of the last. Those behind the first have nothing else to say.
+    """
+    words = "".join(map(_said, (record, *then)))
+    return covered(record.job_id, record.version + len(then), record.at, words, record.data)
+
+
+def link(previous: bytes, *records: Record) -> bytes:
+    """Give the hash of a record, or of some that were written at once, behind the one with the hash `previous`."""
+    return sha256(previous + canonical(*records)).digest()
+
+
+def _said(record: Record) -> str:
     request = record.request_id, record.request_hash
-    words = said(record.event.wire, record.who.value, record.actor, *request, stored=record.format)
-    return covered(record.job_id, record.version, record.at, words, record.data)
-
-
-def link(previous: bytes, record: Record) -> bytes:
-    """Give the hash of a record that follows the one with the hash `previous`."""
-    return sha256(previous + canonical(record)).digest()
+    return said(record.event.wire, record.who.value, record.actor, *request, stored=record.format)
 
 
 @lru_cache(maxsize=256)
@@ -117,13 +125,14 @@ def seal(hash_: bytes) -> bytes:
     return hash_[:SEAL_BYTES]
 
 
-def check_chain(sealed: Iterable[tuple[Record, bytes]], previous: bytes = GENESIS) -> bytes:
-    """Follow the chain from `previous` and give its head; the first record that does not carry its seal raises."""
-    for record, stored in sealed:
-        previous = link(previous, record)
+def check_chain(entries: Iterable[tuple[Sequence[Record], bytes]], previous: bytes = GENESIS) -> bytes:
+    """Follow the chain from `previous` and give its head; the first entry that does not carry its seal raises."""
+    for records, stored in entries:
+        previous = link(previous, *records)
         if seal(previous) != stored:
+            first = records[0]
             raise BrokenChainError(
-                f"record {record.version} of job {record.job_id} does not carry the hash of its content"
+                f"record {first.version} of job {first.job_id} does not carry the hash of its content"
             )
     return previous
 

@@ -18,7 +18,7 @@ from leftfold.core.job import Job, evolve
 from leftfold.core.lifecycle import ENDED
 from leftfold.core.record import FORMAT, GENESIS, Record, link, seal
 from leftfold.store.query import Arguments, Columns, Query, Steps, ids
-from leftfold.store.rows import COLUMNS, Row, record_of, row_of, unsealed
+from leftfold.store.rows import COLUMNS, Row, records_of, row_of, spread, unsealed
 
 
 class What(StrEnum):
@@ -106,21 +106,23 @@ def examine(kept: Kept) -> Examined:
     records: list[Record] = []
     head = GENESIS
     findings: list[Finding] = []
-    for place, columns in enumerate(kept.events, start=1):
-        found = _next_record(kept.job_id, place, columns, head)
+    for columns in kept.events:
+        place = len(records) + 1
+        found = _next_records(kept.job_id, place, columns, head)
         if isinstance(found, Finding):
             findings.append(found)
             break
-        head = link(head, found)
+        head = link(head, *found)
         if seal(head) != bytes(columns[-1]):
             detail = f"event {place} is not the one that was sealed, or one before it is not"
             findings.append(Finding(what=What.CHAIN, detail=detail, job_id=kept.job_id))
             break
-        records.append(found)
+        records += found
         try:
-            job = evolve(job, found)
+            for record in found:
+                job = evolve(job, record)
         except CorruptLogError as problem:
-            findings.append(Finding(what=_kind_of(job, found), detail=str(problem), job_id=kept.job_id))
+            findings.append(Finding(what=_kind_of(job, record), detail=str(problem), job_id=kept.job_id))
             break
     if not kept.events:
         findings.append(Finding(what=What.NO_LOG, detail="there is a row, and not one event", job_id=kept.job_id))
@@ -133,12 +135,12 @@ def _sound(findings: Iterable[Finding]) -> bool:
     return all(finding.mendable for finding in findings)
 
 
-def _next_record(job_id: str, place: int, columns: Columns, head: bytes) -> Record | Finding:
-    version, _, stored = columns[:3]
+def _next_records(job_id: str, place: int, columns: Columns, head: bytes) -> tuple[Record, ...] | Finding:
+    version, _, stored = spread(columns)[0][:3]
     if version != place:
         return Finding(what=What.GAP, detail=f"event {place} is missing: {version} stands there", job_id=job_id)
     try:
-        return record_of(job_id, columns)
+        return records_of(job_id, columns)
     except CorruptLogError as problem:
         if stored <= FORMAT:
             return Finding(what=What.UNREADABLE, detail=f"event {place}: {problem}", job_id=job_id)

@@ -19,6 +19,7 @@ from leftfold.store.ops import Ask, carry_out
 from leftfold.store.query import Arguments, Columns, Query, Steps, ids
 from leftfold.store.replies import Claim
 from leftfold.store.requests import Request, once
+from leftfold.store.rows import TOGETHER
 
 _TOKEN_BYTES: Final = 16
 _TRAIL_SECONDS: Final = 0.2
@@ -118,6 +119,9 @@ def _claim(
         raise DialectRefusedError("the enforced dialect does not let a claim be started: claim, and leave it at that")
     sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
     request_hash = None if command.request_id is None else c.fingerprint(command)
+    words = said(e.Claimed.wire, command.by.who.value, command.by.name, command.request_id, request_hash)
+    if start:
+        words += said(e.Started.wire, Who.OWNER.value, command.by.name)
     arguments: Arguments = {
         "kinds": wanted.kinds,
         "sources": sorted(sources),
@@ -127,9 +131,10 @@ def _claim(
         "lease": command.lease,
         "request_id": command.request_id,
         "request_hash": request_hash,
-        "said": said(e.Claimed.wire, command.by.who.value, command.by.name, command.request_id, request_hash),
-        "start": start,
-        "said_started": said(e.Started.wire, Who.OWNER.value, command.by.name),
+        "said": words,
+        "event": TOGETHER if start else e.Claimed.wire,
+        "steps": 2 if start else 1,
+        "target": TARGETS[e.Started if start else e.Claimed].value,
     }
     place = trail.place(wanted) if command.request_id is None else None
     rows: list[Columns] = []

@@ -150,24 +150,24 @@ def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:
         if request_id is not None:
             request_hash = c.fingerprint(command)
             words = said(e.Enqueued.wire, by.who.value, by.name, request_id, request_hash)
-        rows.append((*_enqueue_row(command), request_hash, words))
+        rows.append((*_enqueue_row(command, words), request_hash))
     return Query(name, {"actor": by.name, "request_id": request_id}, _ENQUEUE_COLUMNS, rows)
 
 
 _ENQUEUE_COLUMNS: Final = (
-    "id", "tenant", "kind", "queue", "priority", "key", "correlation_id", "due", "delay", "lease", "rest",
-    "request_hash", "said",
+    "id", "due", "delay", "rest", "said", "tenant", "kind", "queue", "priority", "key", "correlation_id", "lease",
+    "request_hash",
 )  # fmt: skip
 
 
-def _enqueue_row(command: c.Enqueue) -> Sequence[Value]:
+def _enqueue_row(command: c.Enqueue, words: str) -> Sequence[Value]:
     spec = command.spec
     # The store says in front of it when the job is due, if that is later than its clock says.
     rest = encode(e.Enqueued(due=0, policy=command.policy, spec=spec))[_PREFIX:]
     lease = None if command.policy.lease == DEFAULT_POLICY.lease else command.policy.lease
     return (
-        command.job_id, spec.tenant, spec.kind, spec.queue, spec.priority, spec.key, spec.correlation_id,
-        command.due, command.delay, lease, rest,
+        command.job_id, command.due, command.delay, rest, words, spec.tenant, spec.kind, spec.queue, spec.priority,
+        spec.key, spec.correlation_id, lease,
     )  # fmt: skip
 
 

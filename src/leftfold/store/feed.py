@@ -8,7 +8,7 @@ next event is committed behind the one before it, so no snapshot shows the secon
 A file has one writer at a time: there the snapshot is a row number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from leftfold.core.errors import CorruptLogError, FeedConflictError, StoreError
@@ -16,7 +16,7 @@ from leftfold.core.frozen import Frozen
 from leftfold.core.record import FORMAT, Record
 from leftfold.store.audit import Finding, What
 from leftfold.store.query import Arguments, Query, Steps, ids
-from leftfold.store.rows import FROZEN_AT, record_of
+from leftfold.store.rows import FROZEN_AT, record_of, spread
 
 #: How many events are looked at in one go by a consumer that is far behind.
 WINDOW: Final = 20_000
@@ -95,7 +95,7 @@ def read(consumer: str, limit: int) -> Steps[FeedPage]:
     while True:
         # One more than asked for: it tells whether the page is the last one.
         rows, until = yield from _slice(Snapshot.of(seen), Snapshot.of(target), after, limit + 1 - len(found))
-        found += rows
+        found += _events_of(rows, after)
         if until is None or len(found) > limit:
             break
         # Behind the whole moment: a look that began with it again would find the same, if it has many events.
@@ -112,6 +112,14 @@ def read(consumer: str, limit: int) -> Steps[FeedPage]:
         target=target,
         last=None if complete else _place_of(found[len(given) - 1]),
     )
+
+
+def _events_of(rows: Iterable[Sequence[Any]], after: tuple[int, str, int]) -> Iterator[Sequence[Any]]:
+    """Give the events of entries; of one that a page ended in, those behind that."""
+    for job_id, *columns in rows:
+        for each in spread(columns):
+            if _place_of((job_id, *each)) > after:
+                yield job_id, *each
 
 
 def _place_of(row: Sequence[Any]) -> tuple[int, str, int]:

@@ -14,7 +14,7 @@ from leftfold.core import events as e
 from leftfold.core.lifecycle import TARGETS
 from leftfold.core.record import FORMAT, GENESIS, SEAL_BYTES
 from leftfold.core.retry import DEFAULT_POLICY
-from leftfold.store.rows import COLUMNS, SUMMARY
+from leftfold.store.rows import COLUMNS, SUMMARY, TOGETHER
 
 T = TypeVar("T")
 
@@ -107,6 +107,7 @@ NAMES: Final[Mapping[str, str]] = {
     "enqueued": f"'{TARGETS[e.Enqueued]}'",
     "claimed": f"'{TARGETS[e.Claimed]}'",
     "started": f"'{TARGETS[e.Started]}'",
+    "together": f"'{TOGETHER}'",
     "format": str(FORMAT),
     "genesis": GENESIS.hex(),
     "seal_bytes": str(SEAL_BYTES),

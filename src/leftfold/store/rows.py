@@ -10,7 +10,7 @@ from leftfold.core import events as e
 from leftfold.core.errors import BrokenChainError, CorruptLogError
 from leftfold.core.job import Job, fold
 from leftfold.core.lifecycle import State, Who
-from leftfold.core.record import GENESIS, Record, check_chain, covered, decode, said, seal
+from leftfold.core.record import GENESIS, Record, check_chain, covered, decode, encode, said, seal
 from leftfold.core.retry import DEFAULT_POLICY
 
 
@@ -73,6 +73,11 @@ USUALLY: Final[Mapping[str, Who]] = {
 FROZEN_AT: Final = 6
 
 
+#: The event of an entry of two records: a claim, and the start that was said in the same breath.
+TOGETHER: Final = f"{e.Claimed.wire}+{e.Started.wire}"
+_STARTED: Final = encode(e.Started())
+
+
 class Log(NamedTuple):
     """A job as it was read: its records, the hash of the last one, and what they come to."""
 
@@ -93,9 +98,10 @@ def read_logs(rows: Iterable[Sequence[Any]]) -> dict[str, Log | CorruptLogError]
 def _read_log(rows: Sequence[Sequence[Any]]) -> Log | CorruptLogError:
     job_id, head, renewals, until, renewed_by, renewed_hash, frozen_at = rows[0][: FROZEN_AT + 1]
     try:
-        records = tuple(record_of(job_id, row[7:]) for row in rows if row[7] is not None)
+        entries = [(records_of(job_id, row[7:]), bytes(row[-1])) for row in rows if row[7] is not None]
+        records = tuple(record for entry, _ in entries for record in entry)
         job = _of_log(job_id, records)
-        _check_head(job_id, check_chain(zip(records, (bytes(row[-1]) for row in rows), strict=True), GENESIS), head)
+        _check_head(job_id, check_chain(entries, GENESIS), head)
     except CorruptLogError as corrupt:
         return corrupt
     under = {} if renewed_by is None else {renewed_by: renewed_hash}
@@ -115,6 +121,22 @@ def _of_log(job_id: str, records: Sequence[Record]) -> Job:
 def _check_head(job_id: str, found: bytes, head: bytes) -> None:
     if found != bytes(head):
         raise BrokenChainError(f"the log of job {job_id} does not end where its row says: records are missing")
+
+
+def spread(columns: Sequence[Any]) -> tuple[Sequence[Any], ...]:
+    """Give the columns of each event of an entry: most have one. The version of an entry is that of its last event."""
+    if columns[3] != TOGETHER:
+        return (columns,)
+    version, at, stored, _, who, actor, *told = columns[:9]
+    return (
+        (version - 1, at, stored, e.Claimed.wire, who, actor, *told),
+        (version, at, stored, e.Started.wire, None, actor, None, None, _STARTED),
+    )
+
+
+def records_of(job_id: str, columns: Sequence[Any]) -> tuple[Record, ...]:
+    """Make records of an entry."""
+    return tuple(record_of(job_id, each) for each in spread(columns))
 
 
 def record_of(job_id: str, columns: Sequence[Any]) -> Record:

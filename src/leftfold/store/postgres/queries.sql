@@ -10,7 +10,7 @@
 -- part: few
 -- True of every row, which the planner does not know: it takes them for few, whatever its statistics say, and goes to
 -- each by its ctid. Else it may read the whole table to find some hundred rows of it.
-s.version = s.version + 0
+s.now = s.now + 0
 
 -- part: counted
 counted AS (
@@ -84,8 +84,7 @@ CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs k
                     WHERE k.tenant = a.tenant AND k.kind = a.kind AND k.key = a.key AND k.ended_at IS NULL OFFSET 0) j;
 
 -- part: candidate
-SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k.queue, k.kind, k.priority,
-               k.due AS was_due, coalesce(:lease::bigint, k.lease, {usual_lease}) AS length
+SELECT k.ctid AS place, k.state AS was, k.due AS was_due
         FROM {schema}.jobs k
         WHERE k.queue = lane.queue AND k.priority = lane.priority AND k.due <= clock.now AND k.frozen_at IS NULL
           AND k.state = ANY (:sources::{schema}.state[])
@@ -101,31 +100,29 @@ SELECT k.ctid AS place, k.id, k.version, k.head, k.updated_at, k.state AS was, k
     ) j
     LIMIT :limit
 
+-- part: length
+coalesce(:lease::bigint, j.lease, {usual_lease})
+
+-- part: claim_data
+'{"token":"' || :token::text || CASE WHEN {length} <> {usual_lease} THEN '","lease":' || {length} || '}' ELSE '"}' END
+
 -- part: give
+-- A claim that starts its jobs says both in one event of `:steps` versions.
 moved AS (
     UPDATE {schema}.jobs j
-    SET state = CASE WHEN :start THEN {started} ELSE {claimed} END::{schema}.state,
-        version = j.version + CASE WHEN :start THEN 2 ELSE 1 END, updated_at = s.at, attempt = j.attempt + 1,
-        head = CASE WHEN :start THEN {schema}.link(s.claimed, s.id, s.version + 2, s.at, :said_started, '{}') ELSE s.claimed END,
-        owner = :owner, token = :token, until = s.at + s.length, due = NULL, error = NULL
-    FROM (
-        SELECT t.*, {schema}.link(t.head, t.id, t.version + 1, t.at, :said, t.data) AS claimed
-        FROM (
-            SELECT h.*, greatest(h.now, h.updated_at) AS at,
-                   '{"token":"' || :token::text || CASE WHEN h.length <> {usual_lease} THEN '","lease":' || h.length || '}' ELSE '"}' END AS data
-            FROM held h OFFSET 0
-        ) t OFFSET 0
-    ) s WHERE j.ctid = s.place AND {few}
-    RETURNING j.id, j.version, j.attempt, j.failures, j.until, j.enqueued, j.state, j.head,
-              s.version + 1 AS next, s.at, s.was, s.was_due, s.queue, s.kind, s.priority, s.data, s.claimed
+    SET state = :target::{schema}.state, version = j.version + :steps::integer, updated_at = greatest(s.now, j.updated_at),
+        attempt = j.attempt + 1,
+        head = {schema}.link(j.head, j.id, j.version + :steps::integer, greatest(s.now, j.updated_at), :said, {claim_data}),
+        owner = :owner, token = :token, until = greatest(s.now, j.updated_at) + {length}, due = NULL, error = NULL
+    FROM (SELECT * FROM held OFFSET 0) s WHERE j.ctid = s.place AND {few}
+    RETURNING j.id, j.version, j.updated_at, j.attempt, j.failures, j.until, j.enqueued, j.state, j.head, j.queue, j.kind,
+              j.priority, {claim_data} AS data, s.was, s.was_due
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT at, id, next, {format}, 'claimed', :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
-           substr(claimed, 1, {seal_bytes})
+    SELECT updated_at, id, version, {format}, :event, :owner, coalesce(:request_id, ''), coalesce(:request_hash, ''), data,
+           substr(head, 1, {seal_bytes})
     FROM moved
-    UNION ALL
-    SELECT at, id, version, {format}, 'started', :owner, '', '', '{}', substr(head, 1, {seal_bytes}) FROM moved WHERE :start
 ),
 {counted}
 SELECT m.id::text, m.attempt, m.failures, m.until, first.event, first.format, first.data, later.format, later.data,
@@ -233,11 +230,11 @@ moved AS (
         result = CASE WHEN :has_result THEN j.version + 1 END,
         ended_at = CASE WHEN :ended THEN greatest(s.now, j.updated_at) END
     FROM (
-        SELECT a.*, k.place, k.version, k.was, clock.now
+        SELECT a.*, k.place, k.was, clock.now
         FROM clock, unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
                            :said::text[])
              AS a (id, attempt, token, actor, event, data, said)
-        CROSS JOIN LATERAL (SELECT k.ctid AS place, k.version, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
+        CROSS JOIN LATERAL (SELECT k.ctid AS place, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
         OFFSET 0
     ) s
     WHERE j.ctid = s.place AND j.state = s.was AND {few}
@@ -506,13 +503,15 @@ RETURNING consumer;
 DELETE FROM {schema}.feeds WHERE consumer = :consumer RETURNING consumer;
 
 -- name: feeds
-SELECT f.consumer, f.started_at, f.moved_at, count(e.at), min(e.at)
+SELECT f.consumer, f.started_at, f.moved_at, least(coalesce(sum(e.events), 0), :most)::bigint, min(e.at)
 FROM {schema}.feeds f
 LEFT JOIN LATERAL (
-    SELECT n.at FROM (
-        SELECT at, job_id, version, xid FROM {schema}.events WHERE xid >= pg_snapshot_xmax(f.seen)::text::bigint
+    SELECT n.at, CASE WHEN n.event = {together} AND (n.at, n.job_id, n.version - 1) IS DISTINCT FROM (f.at, f.job_id, f.version)
+                      THEN 2 ELSE 1 END AS events
+    FROM (
+        SELECT at, job_id, version, event, xid FROM {schema}.events WHERE xid >= pg_snapshot_xmax(f.seen)::text::bigint
         UNION ALL
-        SELECT at, job_id, version, xid FROM {schema}.events
+        SELECT at, job_id, version, event, xid FROM {schema}.events
         WHERE xid = ANY (ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(f.seen) x))
     ) n
     WHERE f.target IS NULL
@@ -563,7 +562,7 @@ SELECT tenant, kind, key, count(*) FROM {schema}.jobs WHERE key IS NOT NULL AND 
 GROUP BY tenant, kind, key HAVING count(*) > 1;
 
 -- name: audit_orphans
-SELECT e.job_id::text, count(*) FROM {schema}.events e
+SELECT e.job_id::text, count(*) + count(*) FILTER (WHERE e.event = {together}) FROM {schema}.events e
 WHERE NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = e.job_id)
 GROUP BY e.job_id ORDER BY e.job_id LIMIT :limit;
 

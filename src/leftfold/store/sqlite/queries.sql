@@ -3,25 +3,26 @@
 -- which is the only writer there is, and the last one that gives rows gives the answer. No state is named here: those
 -- that count come from the lifecycle's table.
 --
--- The shape of a write: move the rows, sealing each into its chain, then append the events that they are ahead of
--- their logs by. What a query does not give back, it refused: `decide` says why. Names are written when they are missed:
--- such a statement runs only if one behind it found no number for a name, which then is run again.
+-- The shape of a write: find the rows, ask the driver to continue their chains, move the rows, append the events. What a
+-- query does not give back, it refused: `decide` says why. Names are written when they are missed: such a statement runs
+-- only if one behind it found no number for a name, which then is run again.
+--
+-- Nothing here calls back into Python while it runs, and what there may be much of comes as one text: so a thread that
+-- writes leaves the interpreter to the handlers. `AS linked` asks for the hashes of these events, which the statements
+-- behind it find as `:heads`, 32 bytes for each. `AS packed` is an answer of many rows, each beginning with an id.
 
 -- part: made
 INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                            state, priority, head, tenant, kind, queue, key, correlation_id)
-SELECT id, :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority,
-       leftfold_link(x'{genesis}', id, 1, :now, said, iif(from_then > :now, '{"due":' || from_then || ',', '{') || rest),
-       tenant, kind, queue, key, correlation_id
-FROM (SELECT *, max(coalesce(due, :now + delay, :now), :now) AS from_then FROM batch)
+SELECT id, :now, :now, from_then, lease, 1, 0, 0, 0, 1, {enqueued}, priority, head, tenant, kind, queue, key, correlation_id
+FROM batch
 
 -- part: appended
 INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
 SELECT j.n, 1, j.created_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'enqueued'),
-       (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, b.request_hash,
-       iif(j.due > j.created_at, '{"due":' || j.due || ',', '{') || b.rest, substr(j.head, 1, {seal_bytes})
-FROM batch b JOIN leftfold_jobs j ON j.id = b.id
+       (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, b.request_hash, b.data, substr(b.head, 1, {seal_bytes})
+FROM batch b CROSS JOIN leftfold_jobs j ON j.id = b.id
 
 -- name: enqueue
 -- Nothing can stand in the way of jobs without keys.
@@ -29,7 +30,6 @@ FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 {appended};
 
 -- alone: enqueue
--- The driver has worked out the rest: it costs no call back from here.
 INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                            state, priority, head, tenant, kind, queue, key, correlation_id)
 VALUES (:id, :now, :now, :from_then, :lease, 1, 0, 0, 0, 1,
@@ -76,7 +76,7 @@ lanes (queue, priority) AS (
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
 -- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due, and
--- what is to be written of each.
+-- what is to be written of each. A claim that starts its jobs says both in one event of `:steps` versions.
 DELETE FROM temp.picked;
 WITH RECURSIVE
 {lanes}
@@ -94,30 +94,26 @@ WHERE lanes.priority IS NOT NULL AND j.n IN (
       AND (:request_id IS NULL OR NOT EXISTS (SELECT 1 FROM leftfold_events e WHERE e.job = k.n AND e.request_id = :request_id))
     ORDER BY k.due, k.id LIMIT :limit)
 ORDER BY j.priority DESC, j.due, j.id LIMIT :limit;
-UPDATE temp.picked SET head = leftfold_link(j.head, j.id, j.version + 1, at, :said, data)
-FROM leftfold_jobs j WHERE j.n = +picked.n;  -- from here to there, whatever the statistics say
-INSERT INTO leftfold_names (name) VALUES ('claimed'), (:owner) ON CONFLICT DO NOTHING;
+SELECT json_group_array(json_array(hex(j.head), hex(j.id), j.version + :steps, p.at, :said, p.data)) AS linked
+FROM temp.picked p CROSS JOIN leftfold_jobs j USING (n);
+INSERT INTO leftfold_names (name) VALUES (:event), (:owner) ON CONFLICT DO NOTHING;
 INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
-SELECT j.n, j.version + 1, p.at, {format}, (SELECT n FROM leftfold_names WHERE name = 'claimed'),
-       (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash, p.data, substr(p.head, 1, {seal_bytes})
+SELECT j.n, j.version + :steps, p.at, {format}, (SELECT n FROM leftfold_names WHERE name = :event),
+       (SELECT n FROM leftfold_names WHERE name = :owner), :request_id, :request_hash, p.data,
+       substr(:heads, p.place * 32 - 31, {seal_bytes})
 FROM temp.picked p CROSS JOIN leftfold_jobs j USING (n);
 UPDATE leftfold_jobs
-SET state = iif(:start, {started}, {claimed}), version = version + iif(:start, 2, 1), updated_at = p.at, attempt = attempt + 1,
-    head = iif(:start, leftfold_link(p.head, id, version + 2, p.at, :said_started, '{}'), p.head),
-    owner = :owner, token = :token, until = p.at + p.length, due = NULL, error = NULL
+SET state = :target, version = version + :steps, updated_at = p.at, attempt = attempt + 1,
+    head = substr(:heads, p.place * 32 - 31, 32), owner = :owner, token = :token, until = p.at + p.length,
+    due = NULL, error = NULL
 FROM temp.picked p WHERE leftfold_jobs.n = +p.n;
-INSERT INTO leftfold_names (name) VALUES ('started') ON CONFLICT DO NOTHING;
-INSERT INTO leftfold_events (job, version, at, format, event, actor, data, seal)
-SELECT j.n, j.version, j.updated_at, {format}, (SELECT n FROM leftfold_names WHERE name = 'started'),
-       (SELECT n FROM leftfold_names WHERE name = :owner), '{}', substr(j.head, 1, {seal_bytes})
-FROM temp.picked CROSS JOIN leftfold_jobs j USING (n) WHERE :start;
-SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
+SELECT json_group_array(json_array(
+       hex(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
        j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled'),
-       j.queue, j.priority, 0, 0
-FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)
+       j.queue, j.priority, 0, 0)) AS packed
+FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)  -- in the order of picked
 LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
-LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
-ORDER BY picked.place;
+LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1;
 
 -- name: claim_on
 -- Never asked: what was claimed is gone from the index.
@@ -142,13 +138,15 @@ ORDER BY b.place;
 
 -- part: owned
 DELETE FROM temp.owned;
-INSERT OR IGNORE INTO temp.owned (n, event, actor, data, said)
+INSERT INTO temp.owned (n, event, actor, data, said)
 SELECT leftfold_jobs.n, b.event, b.actor, b.data, b.said FROM batch b CROSS JOIN leftfold_jobs
 WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
   AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL;
+SELECT json_group_array(json_array(hex(j.head), hex(j.id), j.version + 1, max(:now, j.updated_at), o.said, o.data)) AS linked
+FROM temp.owned o CROSS JOIN leftfold_jobs j ON j.n = o.n;
 UPDATE leftfold_jobs
 SET state = coalesce(:target, state), version = version + 1, updated_at = max(:now, updated_at),
-    head = leftfold_link(head, id, version + 1, max(:now, updated_at), o.said, o.data),
+    head = substr(:heads, o.place * 32 - 31, 32),
     owner = iif(:leased, owner, NULL), token = iif(:leased, token, NULL),
     result = iif(:has_result, version + 1, NULL), ended_at = iif(:ended, max(:now, updated_at), NULL)
 FROM temp.owned o WHERE leftfold_jobs.n = +o.n
@@ -368,7 +366,9 @@ DELETE FROM leftfold_feeds WHERE consumer = :consumer RETURNING consumer;
 
 -- name: feeds
 SELECT f.consumer, f.started_at, f.moved_at,
-       (SELECT count(*) FROM (SELECT 1 FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) LIMIT :most)),
+       (SELECT min(count(*) + count(pair), :most) FROM (
+           SELECT iif(e.event = (SELECT n FROM leftfold_names WHERE name = {together}), 1, NULL) AS pair
+           FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) LIMIT :most)),
        (SELECT e.at FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) ORDER BY e.seq LIMIT 1)
 FROM leftfold_feeds f;
 
@@ -412,7 +412,8 @@ GROUP BY tenant, kind, key HAVING count(*) > 1;
 
 -- name: audit_orphans
 -- The id is lost with the row; its number is not.
-SELECT 'number ' || e.job, count(*) FROM leftfold_events e
+SELECT 'number ' || e.job, count(*) + count(CASE WHEN e.event = (SELECT n FROM leftfold_names WHERE name = {together}) THEN 1 END)
+FROM leftfold_events e
 WHERE NOT EXISTS (SELECT 1 FROM leftfold_jobs j WHERE j.n = e.job)
 GROUP BY e.job ORDER BY e.job LIMIT :limit;
 

@@ -1,19 +1,21 @@
 """How queries go to SQLite: their text as every version knows it, and the functions that they call.
 
-A query's batch stands before its statements as the table `batch`.
+A query's batch stands before its statements as the table `batch`. A function of ours, called for every row, would need
+the interpreter for every row; so hashes are computed between the statements, for all rows at once.
 """
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leftfold.core.record import GENESIS, covered
-from leftfold.store.query import ALONE, NAMES, VARYING, Columns, Query, load_queries
+from leftfold.core.record import GENESIS, SEAL_BYTES, covered
+from leftfold.store.query import ALONE, NAMES, VARYING, Columns, Query, Value, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
@@ -23,13 +25,12 @@ LOG_LIMIT: Final = "journal_size_limit = 4194304"
 
 #: What statements keep in between, on a connection of ours: the jobs that are claimed, and those that owners speak of.
 TEMPORARY: Final = (
-    "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER, at INTEGER, length INTEGER, data TEXT, head BLOB)",
-    "CREATE TEMP TABLE owned (n INTEGER PRIMARY KEY, event TEXT, actor TEXT, data TEXT, said TEXT)",
+    "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER, at INTEGER, length INTEGER, data TEXT)",
+    "CREATE TEMP TABLE owned (place INTEGER PRIMARY KEY, n INTEGER, event TEXT, actor TEXT, data TEXT, said TEXT)",
 )
 _IDS: Final = ("id", "job_id")
-#: How the columns of a batch come out of JSON, which has no bytes.
-_HEXED: Final = frozenset({"head", "seal"})
-_OF_TEXT: Final = {**dict.fromkeys(_IDS, "leftfold_id"), **dict.fromkeys(_HEXED, "leftfold_from_hex")}
+#: Columns of bytes, which JSON does not have, and how many each row has: a batch of them is one value.
+_WIDTHS: Final[Mapping[str, int]] = {**dict.fromkeys(_IDS, 16), "head": len(GENESIS), "seal": SEAL_BYTES}
 _NAMES: Final = {**NAMES, "changes": ", ".join(f"{column} = b.{column}" for column in COLUMNS)}
 
 
@@ -49,12 +50,14 @@ class Statement(NamedTuple):
     sql: str
     has_batch: bool
     is_narrowed: bool  # without the conditions that nobody asks for
+    asks: str | None  # what it asks of the driver: `linked` or `packed`
     names: "Statement | None" = None  # what to run if it finds no number for a name
 
     @classmethod
     def of(cls, sql: str, names: "Statement | None" = None) -> "Statement":
         """Look at a statement."""
-        return cls(sql, re.search(r"\bFROM batch\b", sql) is not None, "IS NULL OR" in sql, names)
+        asks = re.search(r"\bAS (linked|packed)\b", sql)
+        return cls(sql, re.search(r"\bFROM batch\b", sql) is not None, "IS NULL OR" in sql, asks and asks[1], names)
 
 
 def parsed(script: str) -> list[Statement]:
@@ -84,22 +87,24 @@ def _with_batch(sql: str, columns: tuple[str, ...], varying: tuple[str, ...] | N
         place, source = "0", ""
     else:
         place, source = "key", " FROM json_each(:rows)"
+        for column in _WIDTHS.keys() & items.keys():
+            items[column] = f"substr(:{column}, key * {_WIDTHS[column]} + 1, {_WIDTHS[column]})"
         for number, column in enumerate(varying):  # as SQLite before 3.38 knows it, which has no `->>`
-            items[column] = f"{_OF_TEXT.get(column, '')}(json_extract(value, '$[{number}]'))"
+            items[column] = "value" if len(varying) == 1 else f"json_extract(value, '$[{number}]')"
     return f"WITH batch (place, {', '.join(columns)}) AS (SELECT {', '.join([place, *items.values()])}{source})\n{sql}"
 
 
 def _varying(query: Query) -> tuple[str, ...] | None:
-    """Give the columns in which the rows of a batch differ, and those that JSON cannot carry as they are.
+    """Give the columns in which the rows of a batch differ, but for those of bytes; None if there is one row.
 
     Of all but the frequent queries, every column: a text for each choice of them would push those out of the cache.
     """
     if len(query.rows) == 1:
         return None
     if not query.rows or query.name not in VARYING:
-        return query.columns
+        return tuple(name for name in query.columns if name not in _WIDTHS)
     found = zip(query.columns, zip(*query.rows, strict=True), strict=True)
-    return tuple(name for name, values in found if name in _OF_TEXT or values.count(values[0]) < len(values))
+    return tuple(name for name, values in found if name not in _WIDTHS and values.count(values[0]) < len(values))
 
 
 def id_of(text: str) -> bytes:
@@ -109,13 +114,28 @@ def id_of(text: str) -> bytes:
 
 def id_text(id_: bytes) -> str:
     """Give an id as everybody else spells it."""
-    text = id_.hex()
+    return _spelled(id_.hex())
+
+
+def _spelled(text: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def link(previous: bytes, id_: bytes, version: int, at: int, *told: str) -> bytes:
-    """Give the hash of an event's columns, as `leftfold.core.record.link` computes it."""
-    return sha256(previous + covered(id_text(id_), version, at, *told)).digest()
+def _linked(text: str) -> bytes:
+    """Give the hashes of events, one behind the other, as `leftfold.core.record.link` computes them."""
+    return b"".join(
+        sha256(bytes.fromhex(previous) + covered(_spelled(id_.lower()), version, at, said, data)).digest()
+        for previous, id_, version, at, said, data in msgspec.json.decode(text)
+    )
+
+
+def _unpacked(text: str) -> list[Columns]:
+    """Give rows that came as one text, each beginning with an id."""
+    try:
+        rows = msgspec.json.decode(text)
+    except UnicodeEncodeError:  # somebody damaged a text, which has been read all the same
+        rows = json.loads(text)
+    return [(_spelled(id_.lower()), *row) for id_, *row in rows]
 
 
 class Tally:
@@ -136,7 +156,6 @@ class Tally:
 def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
     """Teach a connection the functions that our queries use, and let it leave checkpoints to us."""
     if not _knows_our_functions(cursor):  # while the caller reads rows of its own, none could be replaced
-        connection.create_function("leftfold_link", 6, link, deterministic=True)
         connection.create_function("leftfold_id", 1, id_of, deterministic=True)
         connection.create_function("leftfold_from_hex", 1, bytes.fromhex, deterministic=True)
         connection.create_function("leftfold_text", 1, id_text, deterministic=True)
@@ -155,6 +174,8 @@ def _knows_our_functions(cursor: Any) -> bool:
     return True
 
 
+#: Queries that make jobs.
+_MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
 _OPTIONAL: Final = re.compile(r"^ *AND \(:(\w+) IS NULL OR (.*)\)$", re.MULTILINE)
 
 
@@ -176,36 +197,42 @@ def _arguments(query: Query, now: int, varying: tuple[str, ...] | None) -> dict[
     arguments: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
         arguments[name] = _json(value) if isinstance(value, list | tuple) else value
-    if query.rows:
+    if varying is None:
         arguments.update(zip(query.columns, query.rows[0], strict=True))
-    if varying is not None:
-        places = [query.columns.index(name) for name in varying]
-        rows = [[row[place] for place in places] for row in query.rows]
-        if not _HEXED.isdisjoint(varying):
-            rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in rows]
-        arguments["rows"] = _json(rows)
-    elif query.rows:
         for column in _IDS:
             if column in arguments:
                 arguments[column] = id_of(arguments[column])
-        if _is_one_new_job(query):
-            arguments.update(_worked_out(arguments, str(query.rows[0][0]), now))
+        return arguments
+    columns = dict(
+        zip(query.columns, zip(*query.rows, strict=True) if query.rows else [()] * len(query.columns), strict=True)
+    )
+    arguments.update((name, values[0]) for name, values in columns.items() if values)
+    arguments.update((name, _joined(name, columns[name])) for name in _WIDTHS if name in columns)
+    match [columns[name] for name in varying]:
+        case []:
+            arguments["rows"] = _json([0] * len(query.rows))
+        case [values]:
+            arguments["rows"] = _json(values)
+        case several:
+            arguments["rows"] = _json(list(zip(*several, strict=True)))
     return arguments
 
 
-_ENQUEUE_ALONE: Final = f"enqueue{ALONE}"
+def _joined(name: str, values: Sequence[Any]) -> bytes:
+    """Give a column of bytes as one value."""
+    return bytes.fromhex("".join(values).replace("-", "")) if name in _IDS else b"".join(values)
 
 
-def _is_one_new_job(query: Query) -> bool:
-    return query.name == "enqueue" and len(query.rows) == 1
-
-
-def _worked_out(job: Mapping[str, Any], job_id: str, now: int) -> dict[str, Any]:
-    """Give what the statements for one new job need beside its columns; those for many work it out themselves."""
-    due = now + (job["delay"] or 0) if job["due"] is None else job["due"]
-    data = f'{{"due":{due},{job["rest"]}' if due > now else "{" + job["rest"]
-    head = sha256(GENESIS + covered(job_id, 1, now, job["said"], data)).digest()
-    return {"from_then": max(due, now), "data": data, "head": head}
+def _worked_out(query: Query, now: int) -> Query:
+    """Give new jobs with what their first event says, and its hash."""
+    rows: list[Sequence[Value]] = []
+    given: Sequence[Sequence[Any]] = query.rows
+    for job_id, due, delay, rest, said, *others in given:
+        from_then = max(now, now + (delay or 0) if due is None else due)
+        data = f'{{"due":{from_then},{rest}' if from_then > now else f"{{{rest}"
+        head = sha256(GENESIS + covered(job_id, 1, now, said, data)).digest()
+        rows.append((job_id, from_then, data, head, *others))
+    return query._replace(columns=("id", "from_then", "data", "head", *query.columns[5:]), rows=rows)
 
 
 def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], varying: tuple[str, ...] | None) -> str:
@@ -216,10 +243,14 @@ def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], vary
 
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
+    name = query.name
+    if name in _MAKING:
+        query = _worked_out(query, now)
+        name = f"{name}{ALONE}" if len(query.rows) == 1 and f"{name}{ALONE}" in QUERIES else name
     varying = _varying(query)
     arguments = _arguments(query, now, varying)
     answer: list[Columns] = []
-    for statement in QUERIES[_ENQUEUE_ALONE if _is_one_new_job(query) else query.name]:
+    for statement in QUERIES[name]:
         try:
             cursor.execute(_text(statement, query, arguments, varying), arguments)
         except sqlite.IntegrityError as problem:
@@ -229,4 +260,9 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
             cursor.execute(_text(statement, query, arguments, varying), arguments)
         if cursor.description is not None:
             answer = cursor.fetchall()
+        match statement.asks:
+            case "linked":
+                arguments["heads"] = _linked(answer[0][0])
+            case "packed":
+                answer = _unpacked(answer[0][0])
     return answer

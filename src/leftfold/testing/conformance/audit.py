@@ -9,7 +9,7 @@ from leftfold.core.job import Job, fold, logged
 from leftfold.core.lifecycle import SHAPE
 from leftfold.core.record import GENESIS, Record, link, seal
 from leftfold.store.replies import Summary
-from leftfold.store.rows import record_of
+from leftfold.store.rows import records_of
 from leftfold.testing.conformance.scene import Scene
 
 #: Of a world with more jobs than this, `get` and `history` are asked for the oldest and the newest ones.
@@ -40,10 +40,10 @@ def _logs(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
         log: list[Record] = []
         head = GENESIS
         for row in job_rows:
-            record = record_of(job_id, row[7:])
-            head = link(head, record)
-            assert bytes(row[-1]) == seal(head), f"record {record.version} of {job_id} breaks the chain"
-            log.append(record)
+            records = records_of(job_id, row[7:])
+            head = link(head, *records)
+            assert bytes(row[-1]) == seal(head), f"record {records[0].version} of {job_id} breaks the chain"
+            log += records
         assert bytes(row[1]) == head, f"the row of {job_id} does not know the end of its log"
         assert [record.version for record in log] == list(range(1, len(log) + 1)), "versions have no gaps"
         moments = [record.at for record in log]
