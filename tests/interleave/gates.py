@@ -102,10 +102,10 @@ class GatedStore(PostgresStore):
         self.lent = connection
         return connection
 
-    def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
+    def execute(self, cursor: psycopg.Cursor[Columns], query: Query, channel: str | None = None) -> list[Columns]:
         text, _ = call(self.queries[query.name], query, None)
         cursor.connection.names[text] = query.name  # type: ignore[attr-defined]
-        return super().execute(cursor, query)
+        return super().execute(cursor, query, channel)
 
     def in_transaction(self) -> bool:
         """Tell whether it may hold locks beyond the statement that it ran last."""

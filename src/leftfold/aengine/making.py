@@ -77,9 +77,7 @@ class Making(Running):
         asked = list(zip(new, self._ids.make(len(new)), strict=True))
         quick = self.store.sends_ahead and len(asked) > creating.PART and creating.is_quick(actor, self._forbidden)
         if quick and request_id is None and within is None and asking.are_free(new):
-            return self._ring(
-                await self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART)))
-            )
+            return await self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART)))
         return await self._create([asking.enqueue(*each, actor, request_id) for each in asked], on_conflict, within)
 
     async def receive(
@@ -120,12 +118,7 @@ class Making(Running):
         operation = creating.create(commands, on_conflict, request, self._forbidden)
         if within is not None:
             return await self.store.run_within(within, operation)  # who looks for jobs finds it; it is not there yet
-        return self._ring(await self._write(operation))
-
-    def _ring(self, receipts: list[Receipt | None]) -> list[Receipt | None]:
-        if self._bell:
-            self._bell.ring()
-        return receipts
+        return await self._write(operation)
 
     async def admit(
         self,

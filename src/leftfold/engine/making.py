@@ -76,7 +76,7 @@ class Making(Running):
         asked = list(zip(new, self._ids.make(len(new)), strict=True))
         quick = self.store.sends_ahead and len(asked) > creating.PART and creating.is_quick(actor, self._forbidden)
         if quick and request_id is None and within is None and asking.are_free(new):
-            return self._ring(self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART))))
+            return self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART)))
         return self._create([asking.enqueue(*each, actor, request_id) for each in asked], on_conflict, within)
 
     def receive(
@@ -117,12 +117,7 @@ class Making(Running):
         operation = creating.create(commands, on_conflict, request, self._forbidden)
         if within is not None:
             return self.store.run_within(within, operation)  # who looks for jobs finds it; it is not there yet
-        return self._ring(self._write(operation))
-
-    def _ring(self, receipts: list[Receipt | None]) -> list[Receipt | None]:
-        if self._bell:
-            self._bell.ring()
-        return receipts
+        return self._write(operation)
 
     def admit(
         self,

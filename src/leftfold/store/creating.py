@@ -41,20 +41,21 @@ def create(
     if request is None and is_quick(commands[0].by, forbidden):
         free = [command for command in commands if _is_plain(command) and command.spec.key is None]
         if len(free) == len(commands):  # nothing can stand in their way, and one statement is all there is to it
-            return Operation(lambda: _enqueue_free(free), apart=True)
+            return Operation(lambda: _enqueue_free(free), apart=True, rings=True)
     return Operation(
         lambda: once(
             request,
             lambda: _create(commands, on_conflict, forbidden),
             lambda receipts: receipts,
             _remembered,
-        )
+        ),
+        rings=True,
     )
 
 
 def create_free(parts: Callable[[], Iterable[Sequence[c.Enqueue]]]) -> Operation[list[Receipt | None]]:
     """Make jobs that nothing can stand in the way of, part by part: while one is written, the next is made ready."""
-    return Operation(lambda: _enqueue_parts(parts()), blind=True)
+    return Operation(lambda: _enqueue_parts(parts()), blind=True, rings=True)
 
 
 def _enqueue_parts(parts: Iterable[Sequence[c.Enqueue]]) -> Steps[list[Receipt | None]]:

@@ -47,12 +47,14 @@ class Operation(NamedTuple, Generic[T]):
 
     `apart` allows each query to commit by itself: for operations whose every query is whole. `blind` means that none
     needs the answer to the one before: it may be sent while that one still runs, and nobody looks at its answer.
+    `rings` means that there is something to do for workers afterwards.
     """
 
     steps: Callable[[], Steps[T]]
     apart: bool = False
     reads: bool = False
     blind: bool = False
+    rings: bool = False
 
 
 class Again(Exception):  # noqa: N818 - not an error: somebody else was faster

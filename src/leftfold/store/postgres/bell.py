@@ -1,7 +1,8 @@
 """Waking workers on PostgreSQL: NOTIFY, as a hint. Polling is the truth, so whatever fails here only costs time.
 
-A notification that is part of the transaction that enqueues makes all commits wait for one lock. So a thread with a
-connection of its own sends it: at once for a job that comes alone, and for a stream of them less and less often.
+A notification that is part of the transaction that enqueues arrives soonest, but such commits wait for each other. So
+only a job that comes alone brings its own, and of a stream of them one now and then. For the others a thread with a
+connection of its own sends it, less and less often where they come all the time.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ import psycopg
 
 _SHORT: Final = 0.005
 _LONG: Final = 0.02  # between two rings, where jobs come all the time
+_RARELY: Final = 0.1  # between two that transactions bring along, where jobs come all the time
+_MUTE_SECONDS: Final = 60.0
 _CLOSE_SECONDS: Final = 2.0
 _PROBE_EVERY: Final = 30.0
 _PROBE_SECONDS: Final = 5.0
@@ -41,6 +44,22 @@ class Ringer:
         self._closed = False
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
+        self._gap = _SHORT
+        self._turned_at = 0.0
+
+    def turn(self) -> str | None:
+        """Give the channel to a transaction that is to ring itself, if it is its turn."""
+        now = time.monotonic()
+        waited = now - self._turned_at
+        if waited < self._gap:
+            return None
+        self._gap = min(self._gap * 2, _RARELY) if waited < self._gap * 2 else _SHORT
+        self._turned_at = now
+        return self._channel
+
+    def refused(self) -> None:
+        """Let no transaction ring for a while: the server did not take the notification, and so nothing."""
+        self._turned_at = time.monotonic() + _MUTE_SECONDS
 
     def ring(self) -> None:
         """Ring soon. Costs the caller nothing but this call."""

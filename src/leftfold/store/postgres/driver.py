@@ -22,6 +22,7 @@ from leftfold.store.patience import pauses
 from leftfold.store.postgres.bell import Listener, Ringer
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
+    NOT_NOTIFIED,
     call,
     check_server,
     connect_options,
@@ -46,6 +47,8 @@ _ISOLATION: Final = "SHOW default_transaction_isolation"
 _SAVEPOINT: Final = "SAVEPOINT leftfold"
 _RELEASE: Final = "RELEASE SAVEPOINT leftfold"
 _BACK: Final = "ROLLBACK TO SAVEPOINT leftfold; RELEASE SAVEPOINT leftfold"
+#: Queries that make jobs.
+_MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
 GAVE_WAY: Final = "the operation gave way to others too often: try again"
 
 
@@ -68,6 +71,7 @@ class _Base:
         self._may_be_apart = True
         self._place: object = None
         self._same: WeakSet[AnyConnection] = WeakSet()  # connections of callers that turned out to be to our database
+        self._ringer: Ringer | None = None
 
     def _learn(self, info: psycopg.ConnectionInfo, isolation: str) -> None:
         """Note where a new connection goes, and whether a statement without a transaction is read committed there.
@@ -80,8 +84,23 @@ class _Base:
         self._may_be_apart = self._may_be_apart and isolation == "read committed"
 
     def bell(self) -> Ringer:
-        """Give what wakes the workers of this schema."""
-        return Ringer(lambda: psycopg.connect(self.url, autocommit=True, **self._options), self.schema)
+        """Give what wakes the workers of this schema, and wake them from now on when there is a new job."""
+        self._ringer = Ringer(lambda: psycopg.connect(self.url, autocommit=True, **self._options), self.schema)
+        return self._ringer
+
+    def _channel(self, query: Query) -> str | None:
+        """Give where a query wakes the workers, if it is to do so itself."""
+        return self._ringer.turn() if self._ringer is not None and query.name in _MAKING else None
+
+    def _may_run_again(self, problem: psycopg.Error, progress: "_Progress", attempt: int) -> bool:
+        if progress.rang and self._ringer is not None and problem.sqlstate == NOT_NOTIFIED:
+            self._ringer.refused()
+            return True
+        return progress.may_run_again(problem, attempt)
+
+    def _ring(self, operation: Operation[Any], progress: "_Progress") -> None:
+        if operation.rings and not progress.rang and self._ringer is not None:
+            self._ringer.ring()
 
     def listener(self, wake: Callable[[], None]) -> Listener:
         """Give what hears it."""
@@ -188,17 +207,20 @@ class PostgresStore(_Base):
             progress = _Progress(operation)
             try:
                 with self._pool.lend() as cursor:
-                    return self._run_once(cursor, operation, progress)
+                    answer = self._run_once(cursor, operation, progress)
             except Again:
                 pass
             except psycopg.Error as problem:
-                if not progress.may_run_again(problem, attempt):
+                if not self._may_run_again(problem, progress, attempt):
                     raise translated(problem, unknown=progress.unknown) from problem
+            else:
+                self._ring(operation, progress)
+                return answer
             time.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
     def _run_once(self, cursor: psycopg.Cursor[Columns], operation: Operation[T], progress: "_Progress") -> T:
-        execute = functools.partial(self._execute_lent, cursor)
+        execute = functools.partial(self._execute_lent, cursor, progress)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return drive(operation.steps(), execute)
@@ -242,14 +264,16 @@ class PostgresStore(_Base):
             check_same(cursor.execute(IDENTITY).fetchall(), ours)
             self._same.add(foreign)
 
-    def execute(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
+    def execute(self, cursor: psycopg.Cursor[Columns], query: Query, channel: str | None = None) -> list[Columns]:
         """Run one query."""
-        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
+        sql, given = call(self.queries[query.name], query, self._clock and self._clock(), channel)
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.rownumber is not None else []
 
-    def _execute_lent(self, cursor: psycopg.Cursor[Columns], query: Query) -> list[Columns]:
-        rows = self.execute(cursor, query)
+    def _execute_lent(self, cursor: psycopg.Cursor[Columns], progress: "_Progress", query: Query) -> list[Columns]:
+        channel = self._channel(query)
+        progress.rang |= channel is not None
+        rows = self.execute(cursor, query, channel)
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows
@@ -313,19 +337,22 @@ class AsyncPostgresStore(_Base):
             progress = _Progress(operation)
             try:
                 async with self._pool.lend() as cursor:
-                    return await self._run_once(cursor, operation, progress)
+                    answer = await self._run_once(cursor, operation, progress)
             except Again:
                 pass
             except psycopg.Error as problem:
-                if not progress.may_run_again(problem, attempt):
+                if not self._may_run_again(problem, progress, attempt):
                     raise translated(problem, unknown=progress.unknown) from problem
+            else:
+                self._ring(operation, progress)
+                return answer
             await asyncio.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
     async def _run_once(
         self, cursor: psycopg.AsyncCursor[Columns], operation: Operation[T], progress: "_Progress"
     ) -> T:
-        execute = functools.partial(self._execute_lent, cursor)
+        execute = functools.partial(self._execute_lent, cursor, progress)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
             return await adrive(operation.steps(), execute)
@@ -374,14 +401,20 @@ class AsyncPostgresStore(_Base):
             check_same(await (await cursor.execute(IDENTITY)).fetchall(), ours)
             self._same.add(foreign)
 
-    async def execute(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
+    async def execute(
+        self, cursor: psycopg.AsyncCursor[Columns], query: Query, channel: str | None = None
+    ) -> list[Columns]:
         """Run one query."""
-        sql, given = call(self.queries[query.name], query, self._clock and self._clock())
+        sql, given = call(self.queries[query.name], query, self._clock and self._clock(), channel)
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return await cursor.fetchall() if cursor.rownumber is not None else []
 
-    async def _execute_lent(self, cursor: psycopg.AsyncCursor[Columns], query: Query) -> list[Columns]:
-        rows = await self.execute(cursor, query)
+    async def _execute_lent(
+        self, cursor: psycopg.AsyncCursor[Columns], progress: "_Progress", query: Query
+    ) -> list[Columns]:
+        channel = self._channel(query)
+        progress.rang |= channel is not None
+        rows = await self.execute(cursor, query, channel)
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows
@@ -392,6 +425,7 @@ class _Progress:
 
     def __init__(self, operation: Operation[Any]) -> None:
         self.unknown = False
+        self.rang = False  # its own transaction wakes the workers
         self._reads = operation.reads
 
     def may_run_again(self, problem: psycopg.Error, attempt: int) -> bool:

@@ -102,9 +102,12 @@ def _encoded(sql: str) -> bytes:
     return re.sub(r"(--.*)?\s+", " ", sql).replace(", ", ",").encode()
 
 
-def call(sql: str, query: Query, now: int | None) -> tuple[bytes, Mapping[str, Any]]:
-    """Give the text to be sent, and its arguments: what a batch has in common once, and the rest as arrays."""
-    given: dict[str, Any] = {"now": now}
+def call(sql: str, query: Query, now: int | None, channel: str | None = None) -> tuple[bytes, Mapping[str, Any]]:
+    """Give the text to be sent, and its arguments: what a batch has in common once, and the rest as arrays.
+
+    `channel` is where a statement that makes jobs wakes the workers, if it is to do that itself.
+    """
+    given: dict[str, Any] = {"now": now, "channel": channel}
     for name, value in query.arguments.items():
         given[name] = array(value) if isinstance(value, list | tuple) else value
     varying = VARYING.get(query.name)
@@ -182,6 +185,8 @@ _BUSY: Final = {
     "25006": "it is read-only: connect to the primary",
     "57P03": "it is starting up or shutting down: try again",
 }
+#: Others filled the queue of notifications: without one, there is nothing in the way.
+NOT_NOTIFIED: Final = "54000"
 #: What of it a server says to those whom it does not let in: their errors have no SQLSTATE, only a text.
 _BUSY_TEXTS: Final = {
     r"too many (clients|connections)|remaining connection slots": "53300",
