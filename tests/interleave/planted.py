@@ -47,7 +47,7 @@ def _no_holders(patch: Patch) -> None:
 def _commit_by_statement(patch: Patch) -> None:
     """Let every query of a word about a job, or of a request, commit by itself."""
 
-    def apart(steps: Any, *, apart: bool = False, reads: bool = False) -> Operation[Any]:
+    def apart(steps: Any, *, apart: bool = False, reads: bool = False, rings: bool = False) -> Operation[Any]:
         return Operation(steps, apart=True, reads=reads)
 
     patch.setattr(running, "Operation", apart)
@@ -76,7 +76,9 @@ def _load_before_the_lock(patch: Patch) -> None:
     patch.setattr(ops, "carry_out", carry_out)
 
 
-_BY_PLACES: Final = ") s WHERE j.ctid = s.place AND s.version = s.version + 0"
+_BY_PLACES: Final = ") s WHERE j.ctid = s.place AND s.now = s.now + 0"
+#: What a claim finds has no name as yet.
+_NAMED: Final = ("claim", "SELECT k.ctid AS place,", "SELECT k.id, k.queue, k.ctid AS place,")
 _BY_ID: Final = ") s WHERE j.id = s.id"
 _LIMIT: Final = "        LIMIT %(limit)s"
 _LOCK: Final = "ORDER BY id FOR UPDATE"
@@ -108,10 +110,10 @@ BUGS: Final = (
     Planted("a claim waits for a locked job", ("claim next", "cancel at a rev", "queued"),
             (("claim", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"),)),
     Planted("a claim locks nothing", ("claim next", "claim next under a request", "queued"),
-            (("claim", "        FOR UPDATE SKIP LOCKED\n", ""), ("claim", _BY_PLACES, _BY_ID))),
+            (("claim", "        FOR UPDATE SKIP LOCKED\n", ""), ("claim", _BY_PLACES, _BY_ID), _NAMED)),
     Planted("a claim takes what a subquery finds", ("claim next", "claim by id", "both queued"),
             (("claim", f"{_LIMIT}\n        FOR UPDATE SKIP LOCKED\n    ) j\n    LIMIT %(limit)s", "    ) j"),
-             ("claim", _BY_PLACES, f"{_BY_ID} AND j.id IN ({_SUBQUERY})")),
+             ("claim", _BY_PLACES, f"{_BY_ID} AND j.id IN ({_SUBQUERY})"), _NAMED),
             settings=_NESTED_LOOPS),
     Planted("nobody asks who holds the key", ("receive", "reopen", "dead-lettered"),
             code=_no_holders),
