@@ -65,10 +65,10 @@ class Call(NamedTuple, Generic[R_co]):
 
     def new_job(self) -> NewJob:
         """Give it as a job to be enqueued."""
-        given = self.options
+        handler, payload, given = self
         return NewJob(
-            self.handler.kind, self.payload, given.queue, given.priority, given.due, given.key, given.correlation_id,
-            given.cause, given.tenant, policy=self.handler.policy,
+            handler.kind, payload, given.queue, given.priority, given.due, given.key, given.correlation_id,
+            given.cause, given.tenant, (), handler.policy,
         )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ class Signature:
         self._called = inspect.Signature(called)
         self.depends: Dependencies = {each.name: each.default for each in called if is_dependency(each.default)}
         self._scalars = _scalars_of(called, hints)
+        self._names = tuple(each.name for each in called)
         self._unnamed = [each for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
         self._type = _struct(self._name, [each for each in called if each.name not in self.depends], hints)
         self._arguments = wire.decoder(self._name, self._type)
@@ -45,7 +46,7 @@ class Signature:
     def to_payload(self, given: Sequence[Any], named: Mapping[str, Any]) -> Raw:
         """Give a call's arguments as a payload, or refuse what the handler could not be called with."""
         if not named and tuple(map(type, given)) == self._scalars:  # then all that follows comes to this
-            return to_payload("payload", dict(zip(self._called.parameters, given, strict=True)))
+            return to_payload("payload", dict(zip(self._names, given, strict=True)))
         try:
             arguments = self._called.bind(*given, **named).arguments
         except TypeError as problem:
