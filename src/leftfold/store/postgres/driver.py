@@ -6,35 +6,27 @@ transaction that had to give way is run anew.
 
 import asyncio
 import functools
-import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Final, TypeVar
-from weakref import WeakSet
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from leftfold.core.errors import StoreError, StoreUnavailableError, ValidationError
+from leftfold.core.errors import StoreUnavailableError, ValidationError
 from leftfold.store import migrate
 from leftfold.store.patience import pauses
-from leftfold.store.postgres.bell import Listener, Ringer
+from leftfold.store.postgres.common import Base, Progress
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
-    NOT_NOTIFIED,
     call,
-    check_server,
-    connect_options,
-    gives_way,
-    is_cut,
     plan,
-    queries,
     quoted,
     raced,
     translated,
 )
-from leftfold.store.postgres.within import IDENTITY, AnyConnection, check_same, check_transaction, place_of
+from leftfold.store.postgres.within import IDENTITY, check_same, check_transaction
 from leftfold.store.query import Again, Columns, Operation, Query, adrive, drive
 from leftfold.store.sessions import driver_connection, is_async_session
 
@@ -47,87 +39,10 @@ _ISOLATION: Final = "SHOW default_transaction_isolation"
 _SAVEPOINT: Final = "SAVEPOINT leftfold"
 _RELEASE: Final = "RELEASE SAVEPOINT leftfold"
 _BACK: Final = "ROLLBACK TO SAVEPOINT leftfold; RELEASE SAVEPOINT leftfold"
-#: Queries that make jobs.
-_MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
 GAVE_WAY: Final = "the operation gave way to others too often: try again"
 
 
-class _Base:
-    """What both drivers know."""
-
-    dialect = "postgres"
-    counts_grow = True
-
-    def __init__(self, url: str, *, schema: str, clock: Callable[[], int] | None, prepare: bool) -> None:
-        self.url = url
-        self.schema = schema
-        self.queries = dict(queries(schema))
-        self.migrations = migrate.migrations("postgres", quoted(schema))
-        self._clock = clock  # None: the server's own
-        self._pid = os.getpid()
-        self._prepare = prepare
-        self.sends_ahead = prepare and psycopg.Pipeline.is_supported()  # poolers may not know the way
-        self._options = connect_options(url) | ({} if prepare else {"prepare_threshold": None})
-        self._may_be_apart = True
-        self._place: object = None
-        self._same: WeakSet[AnyConnection] = WeakSet()  # connections of callers that turned out to be to our database
-        self._ringer: Ringer | None = None
-
-    def _learn(self, info: psycopg.ConnectionInfo, isolation: str) -> None:
-        """Note where a new connection goes, and whether a statement without a transaction is read committed there.
-
-        Where it is not, every statement gets a transaction that is: to set that for the session would be lost, or be
-        somebody else's, behind a pooler that parts transactions.
-        """
-        check_server(info)
-        self._place = place_of(info)
-        self._may_be_apart = self._may_be_apart and isolation == "read committed"
-
-    def bell(self) -> Ringer:
-        """Give what wakes the workers of this schema, and wake them from now on when there is a new job."""
-        self._ringer = Ringer(lambda: psycopg.connect(self.url, autocommit=True, **self._options), self.schema)
-        return self._ringer
-
-    def _channel(self, query: Query) -> str | None:
-        """Give where a query wakes the workers, if it is to do so itself."""
-        return self._ringer.turn() if self._ringer is not None and query.name in _MAKING else None
-
-    def _may_run_again(self, problem: psycopg.Error, progress: "_Progress", attempt: int) -> bool:
-        if progress.rang and self._ringer is not None and problem.sqlstate == NOT_NOTIFIED:
-            self._ringer.refused()
-            return True
-        return progress.may_run_again(problem, attempt)
-
-    def _ring(self, operation: Operation[Any], progress: "_Progress") -> None:
-        if operation.rings and not progress.rang and self._ringer is not None:
-            self._ringer.ring()
-
-    def listener(self, wake: Callable[[], None]) -> Listener:
-        """Give what hears it."""
-        return Listener(self.url, self.schema, self._options, wake)
-
-    def _is_ours(self, connection: AnyConnection) -> bool:
-        return place_of(connection.info) == self._place or connection in self._same
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise StoreError("this store was opened before a fork: open it anew in the child")
-
-    def _applied_query(self) -> str:
-        return f"SELECT version, checksum FROM {quoted(self.schema)}.migrations ORDER BY 1"
-
-    def _there_query(self) -> tuple[str, tuple[str]]:
-        return "SELECT to_regclass(%s) IS NOT NULL", (f"{quoted(self.schema)}.migrations",)
-
-    def bookkeeping(self) -> str:
-        """Give the statement that makes the table of migrations."""
-        return (
-            f"CREATE TABLE IF NOT EXISTS {quoted(self.schema)}.migrations (version integer PRIMARY KEY, "
-            "name text NOT NULL, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
-        )
-
-
-class PostgresStore(_Base):
+class PostgresStore(Base):
     """A database, opened. Safe for threads; not for a fork, which must open it anew."""
 
     def __init__(
@@ -204,7 +119,7 @@ class PostgresStore(_Base):
         self._check_process()
         pause = pauses()
         for attempt in range(_TRIES):
-            progress = _Progress(operation)
+            progress = Progress(operation)
             try:
                 with self._pool.lend() as cursor:
                     answer = self._run_once(cursor, operation, progress)
@@ -219,7 +134,7 @@ class PostgresStore(_Base):
             time.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
-    def _run_once(self, cursor: psycopg.Cursor[Columns], operation: Operation[T], progress: "_Progress") -> T:
+    def _run_once(self, cursor: psycopg.Cursor[Columns], operation: Operation[T], progress: Progress) -> T:
         execute = functools.partial(self._execute_lent, cursor, progress)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
@@ -270,7 +185,7 @@ class PostgresStore(_Base):
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.rownumber is not None else []
 
-    def _execute_lent(self, cursor: psycopg.Cursor[Columns], progress: "_Progress", query: Query) -> list[Columns]:
+    def _execute_lent(self, cursor: psycopg.Cursor[Columns], progress: Progress, query: Query) -> list[Columns]:
         channel = self._channel(query)
         progress.rang |= channel is not None
         rows = self.execute(cursor, query, channel)
@@ -279,7 +194,7 @@ class PostgresStore(_Base):
         return rows
 
 
-class AsyncPostgresStore(_Base):
+class AsyncPostgresStore(Base):
     """The same for asyncio."""
 
     def __init__(
@@ -334,7 +249,7 @@ class AsyncPostgresStore(_Base):
         self._check_process()
         pause = pauses()
         for attempt in range(_TRIES):
-            progress = _Progress(operation)
+            progress = Progress(operation)
             try:
                 async with self._pool.lend() as cursor:
                     answer = await self._run_once(cursor, operation, progress)
@@ -349,9 +264,7 @@ class AsyncPostgresStore(_Base):
             await asyncio.sleep(next(pause))
         raise StoreUnavailableError(GAVE_WAY)
 
-    async def _run_once(
-        self, cursor: psycopg.AsyncCursor[Columns], operation: Operation[T], progress: "_Progress"
-    ) -> T:
+    async def _run_once(self, cursor: psycopg.AsyncCursor[Columns], operation: Operation[T], progress: Progress) -> T:
         execute = functools.partial(self._execute_lent, cursor, progress)
         if operation.apart and self._may_be_apart:
             progress.unknown = not operation.reads
@@ -410,7 +323,7 @@ class AsyncPostgresStore(_Base):
         return await cursor.fetchall() if cursor.rownumber is not None else []
 
     async def _execute_lent(
-        self, cursor: psycopg.AsyncCursor[Columns], progress: "_Progress", query: Query
+        self, cursor: psycopg.AsyncCursor[Columns], progress: Progress, query: Query
     ) -> list[Columns]:
         channel = self._channel(query)
         progress.rang |= channel is not None
@@ -418,16 +331,3 @@ class AsyncPostgresStore(_Base):
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows
-
-
-class _Progress:
-    """How far an operation came: whether its commit may have been on its way when something broke."""
-
-    def __init__(self, operation: Operation[Any]) -> None:
-        self.unknown = False
-        self.rang = False  # its own transaction wakes the workers
-        self._reads = operation.reads
-
-    def may_run_again(self, problem: psycopg.Error, attempt: int) -> bool:
-        """Tell whether nothing was written, and another try may do better."""
-        return gives_way(problem) or (is_cut(problem) and not self.unknown and attempt < 2)
