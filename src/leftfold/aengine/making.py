@@ -75,13 +75,10 @@ class Making(Running):
         asking.check_batch(new)
         asking.check_conflict(on_conflict)
         quick = self.store.sends_ahead and len(new) > creating.PART and creating.is_quick(actor, self._forbidden)
+        asked = list(zip(new, self._ids.make(len(new)), strict=True))
         if quick and request_id is None and within is None and asking.are_free(new):
-            return await self._write(
-                creating.create_free(lambda: asking.parts(new, self._ids.make, actor, creating.PART))
-            )
-        ids = self._ids.make(len(new))
-        commands = [asking.enqueue(job, job_id, actor, request_id) for job, job_id in zip(new, ids, strict=True)]
-        return await self._create(commands, on_conflict, within)
+            return await self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART)))
+        return await self._create([asking.enqueue(*each, actor, request_id) for each in asked], on_conflict, within)
 
     async def receive(
         self,

@@ -58,9 +58,8 @@ made AS (
 ),
 appended AS (
     {appended}
-),
-counted AS (INSERT INTO {schema}.counts SELECT queue, kind, {enqueued}, count(*) FROM sealed GROUP BY queue, kind)
-SELECT pg_notify(:channel::text, '') WHERE :channel::text IS NOT NULL;
+)
+INSERT INTO {schema}.counts SELECT queue, kind, {enqueued}, count(*) FROM sealed GROUP BY queue, kind {ringing};
 
 -- name: enqueue_keyed
 -- A job whose key is taken by a live one is not given back.
@@ -74,9 +73,8 @@ appended AS (
     {appended}
     WHERE (s.id IN (SELECT id FROM made)) IS TRUE  -- by a hash, however many the planner expects
 ),
-counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state)
-SELECT id::text FROM made  -- where there is none, there is nothing to tell
-WHERE CASE WHEN id IS NULL OR :channel::text IS NULL THEN true ELSE (SELECT pg_notify(:channel::text, '')::text) IS NOT NULL END;
+counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state {ringing})
+SELECT id::text FROM made;
 
 -- name: holders
 -- The live jobs that hold these keys.

@@ -38,6 +38,8 @@ _TYPES: Final = {"id": "uuid", "head": "bytea", "state": "{schema}.state", "prio
 _TEXTS: Final = frozenset(
     {"tenant", "kind", "queue", "key", "correlation_id", "owner", "token", "renewed_by", "renewed_hash", "incident"}
 )
+#: Stands where a statement that makes jobs may wake the workers: for each kind of job that it counts.
+_RINGING: Final = "/* ringing */"
 _NUMBERS: Final = frozenset({"version", "renewals", "attempt", "failures", "enqueued", "wait", "result", "error"})
 
 
@@ -60,6 +62,7 @@ def queries(schema: str) -> Mapping[str, str]:
     name = quoted(schema)
     names = {
         **NAMES,
+        "ringing": _RINGING,
         "schema": name,
         "arrays": ", ".join(f":{column}::{_type_of(column, name)}[]" for column in COLUMNS),
         "changes": ", ".join(f"{column} = a.{column}" for column in COLUMNS),
@@ -107,7 +110,9 @@ def call(sql: str, query: Query, now: int | None, channel: str | None = None) ->
 
     `channel` is where a statement that makes jobs wakes the workers, if it is to do that itself.
     """
-    given: dict[str, Any] = {"now": now, "channel": channel}
+    given: dict[str, Any] = {"now": now}
+    if channel is not None:
+        sql, given["channel"] = sql.replace(_RINGING, "RETURNING pg_notify(%(channel)s, '')"), channel
     for name, value in query.arguments.items():
         given[name] = array(value) if isinstance(value, list | tuple) else value
     varying = VARYING.get(query.name)

@@ -6,7 +6,8 @@ CREATE TYPE {schema}.state AS ENUM (
     -- end
 );
 
--- The truth: one row per event. A hash chains each to the one before it; the last one stands whole in the job's row.
+-- The truth: one row per entry, which is an event, or two that were said at once (`claimed+started`): then the version is
+-- that of the second. A hash chains each to the one before it; the last one stands whole in the job's row.
 CREATE TABLE {schema}.events (
     at           bigint   NOT NULL,
     xid          bigint   NOT NULL DEFAULT txid_current(),  -- by which a feed knows what it saw

@@ -57,8 +57,9 @@ CREATE INDEX leftfold_jobs_wait ON leftfold_jobs (id) WHERE wait IS NOT NULL;
 CREATE INDEX leftfold_jobs_correlation ON leftfold_jobs (correlation_id) WHERE correlation_id IS NOT NULL;
 CREATE UNIQUE INDEX leftfold_jobs_key ON leftfold_jobs (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL;
 
--- The truth: one row per event, in the order of writing. A hash chains each to the one before it of its job; the last
--- one stands whole in the job's row.
+-- The truth: one row per entry, in the order of writing: an event, or two that were said at once (`claimed+started`), and
+-- then the version is that of the second. A hash chains each to the one before it of its job; the last one stands whole
+-- in the job's row.
 CREATE TABLE leftfold_events (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
     job          INTEGER NOT NULL REFERENCES leftfold_jobs (n),
