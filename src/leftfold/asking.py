@@ -2,7 +2,7 @@
 
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar, get_args
@@ -90,12 +90,11 @@ def are_free(jobs: Iterable[NewJob]) -> bool:
     return all(job.key is None and not job.after for job in jobs)
 
 
-def parts(jobs: Sequence[NewJob], ids: Callable[[int], list[str]], by: c.Actor, size: int) -> Iterator[list[c.Enqueue]]:
+def parts(asked: Sequence[tuple[NewJob, str]], by: c.Actor, size: int) -> Iterator[list[c.Enqueue]]:
     """Ask for new jobs, so many at once; for fewer at first, so that the store has something to do soon."""
     begin, end = 0, size // 4
-    while begin < len(jobs):
-        part = jobs[begin:end]
-        yield [enqueue(job, job_id, by, None) for job, job_id in zip(part, ids(len(part)), strict=True)]
+    while begin < len(asked):
+        yield [enqueue(*each, by, None) for each in asked[begin:end]]
         begin, end = end, end + size
 
 
