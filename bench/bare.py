@@ -76,9 +76,7 @@ held AS MATERIALIZED (
     FROM held h WHERE j.ctid = h.place AND h.now = h.now + 0 RETURNING j.id, j.version, j.attempt, h.now
 ), appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, actor, data, seal)
-    SELECT now, id, version - {steps} + e.n, 1, e.event, %(owner)s, e.data, %(seal)s
-    FROM moved CROSS JOIN (VALUES (1, 'claimed', %(data)s), (2, 'started', '{{}}')) e (n, event, data)
-    WHERE e.n <= {steps}
+    SELECT now, id, version, 1, '{event}', %(owner)s, %(data)s, %(seal)s FROM moved
 )
 SELECT m.id::text, m.attempt, e.data FROM moved m JOIN {schema}.events e ON e.job_id = m.id AND e.version = 1
 """
@@ -113,8 +111,8 @@ class BarePostgres:
         self._token = secrets.token_urlsafe(12)
         self._given = {"owner": "worker-1", "token": self._token, "seal": SEAL, "head": HEAD}
         self._enqueue = _ENQUEUE.format(schema=schema).encode()
-        self._claim = _CLAIM.format(schema=schema, state="claimed", steps=1).encode()
-        self._take = _CLAIM.format(schema=schema, state="running", steps=2).encode()
+        self._claim = _CLAIM.format(schema=schema, state="claimed", event="claimed", steps=1).encode()
+        self._take = _CLAIM.format(schema=schema, state="running", event="claimed+started", steps=2).encode()
         self._start = _OWN.format(schema=schema, changes=_RUNNING).encode()
         self._complete = _OWN.format(schema=schema, changes=_ENDED).encode()
 
@@ -169,7 +167,9 @@ class BareSqlite:
             connection.execute(f"DROP TRIGGER leftfold_jobs_{trigger}")
         connection.executemany(
             "INSERT OR IGNORE INTO leftfold_names (n, name) VALUES (?, ?)",
-            enumerate(("enqueued", "claimed", "started", "succeeded", "client", "worker-1"), start=1),
+            enumerate(
+                ("enqueued", "claimed", "started", "succeeded", "client", "worker-1", "claimed+started"), start=1
+            ),
         )
         connection.close()
 
@@ -199,13 +199,13 @@ class BareSqlite:
         connection.execute("COMMIT")
 
     def claim(self, limit: int) -> list[Any]:
-        return self._claimed(limit, "claimed", ((2, _text({"token": self._token})),))
+        return self._claimed(limit, "claimed", 2, 1)
 
     def take(self, limit: int) -> list[Any]:
-        return self._claimed(limit, "running", ((2, _text({"token": self._token})), (3, "{}")))
+        return self._claimed(limit, "running", 7, 2)
 
-    def _claimed(self, limit: int, state: str, events: tuple[tuple[int, str], ...]) -> list[Any]:
-        now, steps = time.time_ns() // 1000, len(events)
+    def _claimed(self, limit: int, state: str, event: int, steps: int) -> list[Any]:
+        now = time.time_ns() // 1000
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         rows = connection.execute(
@@ -219,8 +219,8 @@ class BareSqlite:
             " owner = 'worker-1', token = ?, until = ?, due = NULL WHERE n = ?",
             [(state, steps, now, self._token, now + LEASE, n) for n, *_ in rows],
         )
-        for step, (event, data) in enumerate(events, start=1):
-            self._append(event, [(n, version + step, now) for n, version, *_ in rows], 6, data)
+        told = _text({"token": self._token})
+        self._append(event, [(n, version + steps, now) for n, version, *_ in rows], 6, told)
         connection.execute("COMMIT")
         return [(n, version + steps, attempt + 1, msgspec.json.decode(data)) for n, version, attempt, data in rows]
 

@@ -133,8 +133,17 @@ def read_export(lines: Iterable[str]) -> dict[str, tuple[Event, ...]]:
     for text in lines:
         line = json.loads(text)
         if line["is"] == "job":
-            found[line["id"]] = tuple(map(_event, line["log"]))
+            found[line["id"]] = tuple(event for entry in line["log"] for event in _events(entry))
     return found
+
+
+def _events(entry: Mapping[str, Any]) -> Iterator[Event]:
+    """Give what was said at once: a claim that starts its job says two things, and its version is the second one's."""
+    if entry["event"] != "claimed+started":
+        yield _event(entry)
+        return
+    yield _event({**entry, "event": "claimed", "version": entry["version"] - 1})
+    yield _event({**entry, "event": "started", "data": "{}", "request_id": None})
 
 
 def _event(line: Mapping[str, Any]) -> Event:

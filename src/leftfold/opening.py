@@ -108,7 +108,8 @@ def open(  # noqa: A001 - leftfold.open reads as it should
     `enforce` names a dialect whose table the engine is held to. `clock` gives microseconds since 1970, for tests.
     `prepare=False` lets PostgreSQL keep no statements, for a pooler that parts transactions. What is not given is asked
     of the environment: LEFTFOLD_DATABASE_URL, LEFTFOLD_SCHEMA, LEFTFOLD_PREPARE, LEFTFOLD_ACTOR. `wake` lets workers
-    know of new jobs at once, from a thread with a connection of its own; else they find them within a second.
+    know of new jobs at once, from the transaction that makes them or a connection beside it; else they find them within
+    a second.
     """
     dialect, place = address_of(url or default_url())
     engine_of = _settings(enforce, actor, clock, shard)

@@ -13,9 +13,9 @@ COLUMNS = {
     "due": ("due",), "lease": ("owner", "token"), "wait": ("wait",), "result": ("result",), "error": ("error",),
     "ended": ("ended_at",),
 }  # fmt: skip
-#: How a dialect makes a number of a truth, and how it compares numbers: in a file, a state that there is not has none.
+#: How a dialect makes a number of a truth, and how it compares numbers: a state that there is not has none.
 NUMBERS = {"sqlite": "", "postgres": "::integer"}
-EQUALS = {"sqlite": "IS", "postgres": "="}
+EQUALS = {"sqlite": "IS", "postgres": "IS NOT DISTINCT FROM"}
 
 
 def quoted(states: Iterable[State]) -> str:

@@ -94,7 +94,7 @@ def _in_file(file: str) -> Looked:
     with Bar("jobs") as bar:
         try:
             for (each,) in export.batches(lines, 1):  # one by one: what comes before a problem is told
-                jobs, events = jobs + 1, events + len(each.kept.events)
+                jobs, events = jobs + 1, events + each.kept.size
                 total, findings = total + len(each.findings), [*findings, *each.findings][:FINDINGS_MAX]
                 bar.show(jobs)
         except ValidationError as wrong:

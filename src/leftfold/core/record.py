@@ -26,7 +26,7 @@ GENESIS: Final = bytes(32)
 SEAL_BYTES: Final = 8
 
 #: The format that events are written in. A change that an added field with a default cannot express raises it, and so
-#: does a new event: who does not know a format waits for somebody who does.
+#: does a new event, from the first release on: who does not know a format waits for somebody who does.
 FORMAT: Final = 1
 
 #: (event, format) → how the stored fields of that format become those of the next. They are kept for ever.

@@ -53,7 +53,7 @@ class Proving(Running):
                 frozen += self._freeze(wrong, by)
             still = [each.job_id for each in kept if each.frozen_at is not None and each.job_id not in wrong]
             standing = (standing + still)[:FINDINGS_MAX]
-            jobs, events = jobs + len(kept), events + sum(len(each.events) for each in kept)
+            jobs, events = jobs + len(kept), events + sum(each.size for each in kept)
             total, findings = total + len(found), (findings + found)[:FINDINGS_MAX]
             after = kept[-1].job_id
             if progress:

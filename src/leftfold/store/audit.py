@@ -68,7 +68,12 @@ class Kept(NamedTuple):
     job_id: str
     row: Row | None
     frozen_at: int | None
-    events: Sequence[Columns]
+    events: Sequence[Columns]  # entries, to be exact: some have two
+
+    @property
+    def size(self) -> int:
+        """Give how many events there are."""
+        return sum(len(spread(columns)) for columns in self.events)
 
 
 class Examined(NamedTuple):

@@ -34,7 +34,7 @@ class Head(Frozen, tag="leftfold export", tag_field="is"):
 
 
 class Logged(Frozen):
-    """An event: its columns, the seal in hexadecimal. A name that the store lost is null."""
+    """An entry: its columns, the seal in hexadecimal. A name that the store lost is null."""
 
     version: int
     at: int
@@ -113,7 +113,7 @@ class Writer:
     def job(self, kept: Kept) -> str:
         """Give the line of a job."""
         self._jobs += 1
-        self._events += len(kept.events)
+        self._events += kept.size
         log = tuple(
             Logged(**dict(zip(_FIELDS, (*columns[:-1], bytes(columns[-1]).hex()), strict=True)))
             for columns in kept.events
@@ -152,9 +152,10 @@ def read(lines: Iterable[str]) -> Iterator[Kept]:
                 if not _is_id(line.id) or line.id <= last:
                     raise ValidationError(f"line {number} of the export is not what should stand there: ids rise")
                 last = line.id
+                kept = _kept(number, line)
                 jobs += 1
-                events += len(line.log)
-                yield _kept(number, line)
+                events += kept.size
+                yield kept
         hashed.update(text.encode())
     if not ended:
         raise ValidationError("the export was cut short: it has no last line")
@@ -193,7 +194,8 @@ def _kept(number: int, line: Line) -> Kept:
 
 
 def _nothing_known(line: Line) -> Row:
-    columns: dict[str, Any] = {**dict.fromkeys(COLUMNS), "id": line.id, "version": len(line.log), "head": b""}
+    version = line.log[-1].version if line.log else 0
+    columns: dict[str, Any] = {**dict.fromkeys(COLUMNS), "id": line.id, "version": version, "head": b""}
     return Row(**columns)
 
 

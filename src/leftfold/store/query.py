@@ -77,6 +77,8 @@ VARYING: Final[Mapping[str, frozenset[str]]] = {
     "look": frozenset({"id"}),
 }
 
+#: Queries that make jobs.
+MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
 #: Stands behind the name of a query's form for a batch of one.
 ALONE: Final = " alone"
 
@@ -107,8 +109,6 @@ def fill(text: str, names: Mapping[str, str]) -> str:
 #: What the lifecycle and the rows say, as SQL.
 NAMES: Final[Mapping[str, str]] = {
     "enqueued": f"'{TARGETS[e.Enqueued]}'",
-    "claimed": f"'{TARGETS[e.Claimed]}'",
-    "started": f"'{TARGETS[e.Started]}'",
     "together": f"'{TOGETHER}'",
     "format": str(FORMAT),
     "genesis": GENESIS.hex(),

@@ -161,11 +161,13 @@ def unsealed(head: bytes, job_id: str, columns: Sequence[Any]) -> bool:
 
     A later version may have events of its own: if one does not tell who said it, nobody can tell here.
     """
-    version, at, stored, event, who, actor, request_id, request_hash, data, stored_seal = columns
-    usual = USUALLY.get(event)
-    if who is None and usual is None:
-        return False
-    words = said(event, who or str(usual), actor, request_id, request_hash, stored=stored)
+    version, at, stored, *_, data, stored_seal = columns
+    words = ""
+    for _, _, _, event, who, actor, request_id, request_hash, *_ in spread(columns):
+        usual = USUALLY.get(event)
+        if who is None and usual is None:
+            return False
+        words += said(event, who or str(usual), actor, request_id, request_hash, stored=stored)
     return seal(sha256(head + covered(job_id, version, at, words, data)).digest()) != bytes(stored_seal)
 
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Bell(Protocol):
-    """Wakes workers: a hint, sent outside of any transaction, that costs the caller nothing."""
+    """Wakes workers: a hint that costs the caller nothing."""
 
     def ring(self) -> None:
         """Say that there is something to do."""
@@ -37,7 +37,7 @@ class Session(Protocol):
     sends_ahead: bool  # whether queries that need no answer are sent while the ones before them run
 
     def run(self, operation: Operation[T]) -> T:
-        """Run an operation in one transaction."""
+        """Run an operation in one transaction, and wake the workers behind one that `rings`."""
 
     def run_within(self, connection: object, operation: Operation[T]) -> T:
         """Run an operation as a part of the caller's transaction."""
@@ -54,7 +54,7 @@ class AsyncSession(Protocol):
     sends_ahead: bool  # whether queries that need no answer are sent while the ones before them run
 
     async def run(self, operation: Operation[T]) -> T:
-        """Run an operation in one transaction."""
+        """Run an operation in one transaction, and wake the workers behind one that `rings`."""
 
     async def run_within(self, connection: object, operation: Operation[T]) -> T:
         """Run an operation as a part of the caller's transaction."""

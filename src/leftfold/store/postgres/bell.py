@@ -57,7 +57,7 @@ class Ringer:
         self._turned_at = now
         return self._channel
 
-    def refused(self) -> None:
+    def mute(self) -> None:
         """Let no transaction ring for a while: the server did not take the notification, and so nothing."""
         self._turned_at = time.monotonic() + _MUTE_SECONDS
 

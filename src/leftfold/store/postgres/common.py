@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 from weakref import WeakSet
 
 import psycopg
@@ -20,10 +20,7 @@ from leftfold.store.postgres.wire import (
     quoted,
 )
 from leftfold.store.postgres.within import AnyConnection, place_of
-from leftfold.store.query import Operation, Query
-
-#: Queries that make jobs.
-_MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
+from leftfold.store.query import MAKING, Operation, Query
 
 
 class Progress:
@@ -31,7 +28,8 @@ class Progress:
 
     def __init__(self, operation: Operation[Any]) -> None:
         self.unknown = False
-        self.rang = False  # its own transaction wakes the workers
+        self.has_turn = False  # it was let to wake the workers in its own transaction,
+        self.rang = False  # and did: there is a new job
         self._reads = operation.reads
 
     def may_run_again(self, problem: psycopg.Error, attempt: int) -> bool:
@@ -77,11 +75,11 @@ class Base:
 
     def _channel(self, query: Query) -> str | None:
         """Give where a query wakes the workers, if it is to do so itself."""
-        return self._ringer.turn() if self._ringer is not None and query.name in _MAKING else None
+        return self._ringer.turn() if self._ringer is not None and query.name in MAKING else None
 
     def _may_run_again(self, problem: psycopg.Error, progress: Progress, attempt: int) -> bool:
-        if progress.rang and self._ringer is not None and problem.sqlstate == NOT_NOTIFIED:
-            self._ringer.refused()
+        if progress.has_turn and self._ringer is not None and problem.sqlstate == NOT_NOTIFIED:
+            self._ringer.mute()
             return True
         return progress.may_run_again(problem, attempt)
 

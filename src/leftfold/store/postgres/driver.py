@@ -187,8 +187,9 @@ class PostgresStore(Base):
 
     def _execute_lent(self, cursor: psycopg.Cursor[Columns], progress: Progress, query: Query) -> list[Columns]:
         channel = self._channel(query)
-        progress.rang |= channel is not None
+        progress.has_turn |= channel is not None
         rows = self.execute(cursor, query, channel)
+        progress.rang |= channel is not None and (query.name == "enqueue" or bool(rows))
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows
@@ -326,8 +327,9 @@ class AsyncPostgresStore(Base):
         self, cursor: psycopg.AsyncCursor[Columns], progress: Progress, query: Query
     ) -> list[Columns]:
         channel = self._channel(query)
-        progress.rang |= channel is not None
+        progress.has_turn |= channel is not None
         rows = await self.execute(cursor, query, channel)
+        progress.rang |= channel is not None and (query.name == "enqueue" or bool(rows))
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows

@@ -3,7 +3,7 @@
 --
 -- The shape of a write: find what is asked for, move the row and seal the event into its chain (`moved`), append the
 -- event, count. Rows are reached by ctid, so that no statistics lead the planner astray. Where a lease begins or is
--- renewed, the row is locked first (`held`), and the clock read behind that. `OFFSET 0` parts what is worked out from what
+-- renewed, the row is locked first (`held`), and where one may have to wait for that, the clock is read behind it. `OFFSET 0` parts what is worked out from what
 -- it is used for, which else would be worked out again for every use. What a statement does not give back, it refused:
 -- `decide` says why.
 

@@ -7,8 +7,8 @@
 -- query does not give back, it refused: `decide` says why. Names are written when they are missed: such a statement runs
 -- only if one behind it found no number for a name, which then is run again.
 --
--- Nothing here calls back into Python while it runs, and what there may be much of comes as one text: so a thread that
--- writes leaves the interpreter to the handlers. `AS linked` asks for the hashes of these events, which the statements
+-- What claims and what owners say calls nothing of ours back while it runs, and comes and goes as one text: so a thread
+-- that writes leaves the interpreter to the handlers. `AS linked` asks for the hashes of these events, which the statements
 -- behind it find as `:heads`, 32 bytes for each. `AS packed` is an answer of many rows, each beginning with an id.
 
 -- part: made
@@ -73,6 +73,17 @@ lanes (queue, priority) AS (
     FROM lanes l WHERE l.priority IS NOT NULL
 )
 
+-- part: given
+j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
+       j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled'),
+       j.queue, j.priority, 0, 0
+
+-- part: given_from
+FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)  -- in the order of picked
+LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
+LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
+WHERE true
+
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
 -- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due, and
@@ -107,13 +118,10 @@ SET state = :target, version = version + :steps, updated_at = p.at, attempt = at
     head = substr(:heads, p.place * 32 - 31, 32), owner = :owner, token = :token, until = p.at + p.length,
     due = NULL, error = NULL
 FROM temp.picked p WHERE leftfold_jobs.n = +p.n;
-SELECT json_group_array(json_array(
-       hex(j.id), j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
-       j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled'),
-       j.queue, j.priority, 0, 0)) AS packed
-FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)  -- in the order of picked
-LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
-LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1;
+SELECT json_group_array(json_array(hex(j.id), {given})) AS packed
+{given_from} AND :limit <= 1000;
+SELECT leftfold_text(j.id), {given}  -- a text of so many large ones could be longer than SQLite allows
+{given_from} AND :limit > 1000;
 
 -- name: claim_on
 -- Never asked: what was claimed is gone from the index.
@@ -138,7 +146,7 @@ ORDER BY b.place;
 
 -- part: owned
 DELETE FROM temp.owned;
-INSERT INTO temp.owned (n, event, actor, data, said)
+INSERT OR IGNORE INTO temp.owned (n, event, actor, data, said)
 SELECT leftfold_jobs.n, b.event, b.actor, b.data, b.said FROM batch b CROSS JOIN leftfold_jobs
 WHERE leftfold_jobs.id = b.id AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token
   AND state IN (SELECT value FROM json_each(:sources)) AND version < :events_max AND frozen_at IS NULL;
@@ -364,12 +372,21 @@ WHERE consumer = :consumer AND rev = :rev RETURNING consumer;
 -- name: feed_forget
 DELETE FROM leftfold_feeds WHERE consumer = :consumer RETURNING consumer;
 
+-- part: unseen
+FROM leftfold_events e
+WHERE e.seq >= CAST(f.seen AS INTEGER)
+  AND (f.target IS NULL OR e.seq >= CAST(f.target AS INTEGER)
+       OR (e.at, (SELECT id FROM leftfold_jobs WHERE n = e.job), e.version)
+          > (f.at, leftfold_id(coalesce(f.job_id, '')), f.version))
+
 -- name: feeds
 SELECT f.consumer, f.started_at, f.moved_at,
-       (SELECT min(count(*) + count(pair), :most) FROM (
-           SELECT iif(e.event = (SELECT n FROM leftfold_names WHERE name = {together}), 1, NULL) AS pair
-           FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) LIMIT :most)),
-       (SELECT e.at FROM leftfold_events e WHERE e.seq >= CAST(f.seen AS INTEGER) ORDER BY e.seq LIMIT 1)
+       (SELECT min(coalesce(sum(events), 0), :most) FROM (
+           SELECT iif(e.event = (SELECT n FROM leftfold_names WHERE name = {together})
+                      AND (f.at, leftfold_id(coalesce(f.job_id, '')), f.version)
+                          IS NOT (e.at, (SELECT id FROM leftfold_jobs WHERE n = e.job), e.version - 1), 2, 1) AS events
+           {unseen} LIMIT :most)),
+       (SELECT e.at {unseen} ORDER BY e.seq LIMIT 1)
 FROM leftfold_feeds f;
 
 -- name: audit

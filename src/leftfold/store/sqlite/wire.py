@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leftfold.core.record import GENESIS, SEAL_BYTES, covered
-from leftfold.store.query import ALONE, NAMES, VARYING, Columns, Query, Value, load_queries
+from leftfold.store.query import ALONE, MAKING, NAMES, VARYING, Columns, Query, Value, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
@@ -26,9 +27,12 @@ LOG_LIMIT: Final = "journal_size_limit = 4194304"
 #: What statements keep in between, on a connection of ours: the jobs that are claimed, and those that owners speak of.
 TEMPORARY: Final = (
     "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER, at INTEGER, length INTEGER, data TEXT)",
-    "CREATE TEMP TABLE owned (place INTEGER PRIMARY KEY, n INTEGER, event TEXT, actor TEXT, data TEXT, said TEXT)",
+    "CREATE TEMP TABLE owned (place INTEGER PRIMARY KEY, n INTEGER UNIQUE, event TEXT, actor TEXT, data TEXT,"
+    + " said TEXT)",
 )
 _IDS: Final = ("id", "job_id")
+_ID_LENGTH: Final = 36
+_ID_DASHES: Final = 4
 #: Columns of bytes, which JSON does not have, and how many each row has: a batch of them is one value.
 _WIDTHS: Final[Mapping[str, int]] = {**dict.fromkeys(_IDS, 16), "head": len(GENESIS), "seal": SEAL_BYTES}
 _NAMES: Final = {**NAMES, "changes": ", ".join(f"{column} = b.{column}" for column in COLUMNS)}
@@ -174,8 +178,6 @@ def _knows_our_functions(cursor: Any) -> bool:
     return True
 
 
-#: Queries that make jobs.
-_MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
 _OPTIONAL: Final = re.compile(r"^ *AND \(:(\w+) IS NULL OR (.*)\)$", re.MULTILINE)
 
 
@@ -220,7 +222,21 @@ def _arguments(query: Query, now: int, varying: tuple[str, ...] | None) -> dict[
 
 def _joined(name: str, values: Sequence[Any]) -> bytes:
     """Give a column of bytes as one value."""
-    return bytes.fromhex("".join(values).replace("-", "")) if name in _IDS else b"".join(values)
+    if name not in _IDS:
+        return b"".join(values)
+    if all(len(value) == _ID_LENGTH and value.count("-") == _ID_DASHES for value in values):
+        with suppress(ValueError):  # what is no id is none of them
+            return bytes.fromhex("".join(values).replace("-", ""))
+    return b"".join(map(_id_or_none, values))
+
+
+def _id_or_none(text: str) -> bytes:
+    """Give an id, or what no job is called: each must be as long as the others."""
+    try:
+        id_ = id_of(text)
+    except ValueError:
+        id_ = b""
+    return id_ if len(id_) == _WIDTHS["id"] else bytes(_WIDTHS["id"])
 
 
 def _worked_out(query: Query, now: int) -> Query:
@@ -244,7 +260,7 @@ def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], vary
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
     name = query.name
-    if name in _MAKING:
+    if name in MAKING:
         query = _worked_out(query, now)
         name = f"{name}{ALONE}" if len(query.rows) == 1 and f"{name}{ALONE}" in QUERIES else name
     varying = _varying(query)
@@ -258,11 +274,12 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
                 raise
             cursor.execute(_text(statement.names, query, arguments, varying), arguments)
             cursor.execute(_text(statement, query, arguments, varying), arguments)
-        if cursor.description is not None:
-            answer = cursor.fetchall()
-        match statement.asks:
-            case "linked":
-                arguments["heads"] = _linked(answer[0][0])
-            case "packed":
-                answer = _unpacked(answer[0][0])
+        rows = cursor.fetchall() if cursor.description is not None else []
+        match statement.asks, rows:
+            case "linked", [(text,)]:
+                arguments["heads"] = _linked(text)
+            case "packed", [(text,)]:
+                answer = _unpacked(text) if text else answer
+            case _ if rows:
+                answer = rows
     return answer

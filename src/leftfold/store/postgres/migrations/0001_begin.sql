@@ -38,7 +38,7 @@ BEGIN
        AND (
         -- rendered from the lifecycle: shape
         (due IS NOT NULL)::integer + 2 * (owner IS NOT NULL)::integer + 4 * (token IS NOT NULL)::integer + 8 * (wait IS NOT NULL)::integer + 16 * (result IS NOT NULL)::integer + 32 * (error IS NOT NULL)::integer + 64 * (ended_at IS NOT NULL)::integer
-        = CASE state WHEN 'inbox' THEN 0 WHEN 'queued' THEN 1 WHEN 'retrying' THEN 33 WHEN 'claimed' THEN 6 WHEN 'running' THEN 6 WHEN 'waiting' THEN 8 WHEN 'parked' THEN 8 WHEN 'stalled' THEN 0 WHEN 'succeeded' THEN 80 WHEN 'failed' THEN 96 WHEN 'cancelled' THEN 64 WHEN 'dead_lettered' THEN 96 END
+        IS NOT DISTINCT FROM CASE state WHEN 'inbox' THEN 0 WHEN 'queued' THEN 1 WHEN 'retrying' THEN 33 WHEN 'claimed' THEN 6 WHEN 'running' THEN 6 WHEN 'waiting' THEN 8 WHEN 'parked' THEN 8 WHEN 'stalled' THEN 0 WHEN 'succeeded' THEN 80 WHEN 'failed' THEN 96 WHEN 'cancelled' THEN 64 WHEN 'dead_lettered' THEN 96 END
         -- end
     );
 END $$;
