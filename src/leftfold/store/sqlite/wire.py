@@ -27,8 +27,7 @@ LOG_LIMIT: Final = "journal_size_limit = 4194304"
 #: What statements keep in between, on a connection of ours: the jobs that are claimed, and those that owners speak of.
 TEMPORARY: Final = (
     "CREATE TEMP TABLE picked (place INTEGER PRIMARY KEY, n INTEGER, at INTEGER, length INTEGER, data TEXT)",
-    "CREATE TEMP TABLE owned (place INTEGER PRIMARY KEY, n INTEGER UNIQUE, event TEXT, actor TEXT, data TEXT,"
-    + " said TEXT)",
+    "CREATE TEMP TABLE owned (place INTEGER PRIMARY KEY, n INTEGER UNIQUE, event, actor, data, said)",
 )
 _IDS: Final = ("id", "job_id")
 _ID_LENGTH: Final = 36
