@@ -1,11 +1,12 @@
 """The campaign's checker, with histories that are bad in one way each: it names the rule that was broken."""
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 from chaos.checker import RULES, violations
-from chaos.history import CLOSED, ENDED, MOVES, NOTES, TRANSITIONS
+from chaos.history import CLOSED, ENDED, MOVES, NOTES, TRANSITIONS, Event, read_export
 from chaos.of_handlers import late
 from chaos.story import Row
 from tests.chaos.histories import LEASE, Past, asked, claimed, failed, good, log_of, made, worked
@@ -324,3 +325,18 @@ def test_whoever_was_told_to_stop_or_was_killed_before_his_word_may_return_for_n
     past.record("ends", job="flaky", attempt=1)["how"] = "returned"
     past.record("begins", job="flaky", attempt=1)["isolated"] = True
     assert violations(past.story()) == []
+
+
+def test_a_claim_that_starts_its_job_is_read_as_the_two_events_that_it_says() -> None:
+    entry = {
+        "version": 3,
+        "at": 7,
+        "event": "claimed+started",
+        "actor": "w",
+        "data": '{"token":"t"}',
+        "request_id": "r",
+    }
+    line = json.dumps({"is": "job", "id": "job", "log": [entry]})
+    claimed, started = read_export([line])["job"]
+    assert claimed == Event(2, 7, "claimed", "worker", "w", {"token": "t"}, "r")
+    assert started == Event(3, 7, "started", "owner", "w", {}, None)
