@@ -92,7 +92,8 @@ class Plan:
         self._cursor = cursor
 
     def execute(self, statement: str, arguments: Mapping[str, Any]) -> None:
-        steps = [row[3] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {statement}", arguments).fetchall()]
+        given = {"heads": b"", **arguments}  # which come from the answers of others
+        steps = [row[3] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()]
         self.steps += steps
         if _NAMES not in statement:
             tables: dict[str, set[str]] = {"e": {"leftfold_events"}}  # within the view of the log

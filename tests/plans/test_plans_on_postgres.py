@@ -97,7 +97,7 @@ def test_every_query_of_the_store_was_asked(tables: tuple[str, Tables]) -> None:
 #: Bugs that were there once: in a query, this text instead of that, and the statistics and the mode that show it.
 PLANTED: Final = (
     ("list", "ORDER BY jobs.id DESC", "ORDER BY id DESC", "up to date", "auto"),
-    ("claim", " AND s.version = s.version + 0", "", STALE, "force_generic_plan"),
+    ("claim", " AND s.now = s.now + 0", "", STALE, "force_generic_plan"),
     ("claim", " OFFSET 0))", "))", "up to date", "force_generic_plan"),
     ("holders", " OFFSET 0) j", ") j", "taken when all had finished", "auto"),
     ("load", " OFFSET 0) e", ") e", "never taken", "force_generic_plan"),
