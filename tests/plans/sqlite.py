@@ -11,7 +11,7 @@ from tests.plans.loading import Copies, Part, load, make_templates
 from leftfold import Engine
 from leftfold.store.query import Query
 from leftfold.store.sqlite.driver import SqliteStore
-from leftfold.store.sqlite.wire import execute
+from leftfold.store.sqlite.wire import UNANSWERED, execute
 
 #: A step of a plan that reads something from one end to the other. The indexes of few jobs are there to be read so.
 _SCAN: Final = re.compile(
@@ -92,7 +92,7 @@ class Plan:
         self._cursor = cursor
 
     def execute(self, statement: str, arguments: Mapping[str, Any]) -> None:
-        given = {"heads": b"", **arguments}  # which come from the answers of others
+        given = {**UNANSWERED, **arguments}
         steps = [row[3] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()]
         self.steps += steps
         if _NAMES not in statement:

@@ -92,10 +92,10 @@ def test_a_write_whose_idle_transaction_the_server_ended_is_done_again(how: str,
             store: Any = engine.store
             right, calls = store.execute, count()
 
-            async def execute(cursor: Any, query: Query) -> Any:
+            async def execute(cursor: Any, query: Query, channel: str | None) -> Any:
                 if next(calls) == 1:
                     dawdle(query)
-                return await right(cursor, query)
+                return await right(cursor, query, channel)
 
             store.execute = execute
             await engine.signal(job_id, "go")

@@ -15,7 +15,7 @@ from leftfold.core.errors import LeftfoldError, ValidationError
 from leftfold.opening import address_of
 from leftfold.store.sqlite.driver import MIGRATIONS, SqliteStore
 from leftfold.store.sqlite.library import NAME, OLDEST, VERSION, can_lose_commits, sqlite
-from leftfold.store.sqlite.wire import QUERIES, TEMPORARY, prepare
+from leftfold.store.sqlite.wire import QUERIES, TEMPORARY, UNANSWERED, prepare
 
 _FULL: Final = 2
 _MIB: Final = 1024 * 1024
@@ -142,7 +142,7 @@ def _clock(opened: Opened) -> Check:
 
 def _index(opened: Opened) -> Check:
     query = checks.claim_query()
-    arguments = {"now": 0} | {
+    arguments = {"now": 0, **UNANSWERED} | {
         name: json.dumps(value) if isinstance(value, list) else value for name, value in query.arguments.items()
     }
     plan = [

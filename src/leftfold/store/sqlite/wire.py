@@ -124,6 +124,10 @@ def _spelled(text: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+#: What statements need of the answers of others: for whoever only asks for their plans.
+UNANSWERED: Final[Mapping[str, bytes]] = {"heads": b""}
+
+
 def _linked(text: str) -> bytes:
     """Give the hashes of events, one behind the other, as `leftfold.core.record.link` computes them."""
     return b"".join(
