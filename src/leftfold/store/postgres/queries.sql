@@ -3,9 +3,9 @@
 --
 -- The shape of a write: find what is asked for, move the row and seal the event into its chain (`moved`), append the
 -- event, count. Rows are reached by ctid, so that no statistics lead the planner astray. Where a lease begins or is
--- renewed, the row is locked first (`held`), and where one may have to wait for that, the clock is read behind it. `OFFSET 0` parts what is worked out from what
--- it is used for, which else would be worked out again for every use. What a statement does not give back, it refused:
--- `decide` says why.
+-- renewed, the row is locked first (`held`), and where one may have to wait for that, the clock is read behind it.
+-- `OFFSET 0` parts what is worked out from what it is used for, which else would be worked out again for every use.
+-- What a statement does not give back, it refused: `decide` says why.
 
 -- part: few
 -- True of every row, which the planner does not know: it takes them for few, whatever its statistics say, and goes to
@@ -107,7 +107,7 @@ coalesce(:lease::bigint, j.lease, {usual_lease})
 '{"token":"' || :token::text || CASE WHEN {length} <> {usual_lease} THEN '","lease":' || {length} || '}' ELSE '"}' END
 
 -- part: give
--- A claim that starts its jobs says both in one event of `:steps` versions.
+-- A claim that starts its jobs says both in one entry of `:steps` versions.
 moved AS (
     UPDATE {schema}.jobs j
     SET state = :target::{schema}.state, version = j.version + :steps::integer, updated_at = greatest(s.now, j.updated_at),

@@ -87,7 +87,7 @@ WHERE true
 -- name: claim
 -- A lane is a queue and a priority: its due jobs stand side by side in the index, so jobs that are not due cost
 -- nothing. The lanes are found by hopping through the index. `temp.picked` keeps the order in which they were due, and
--- what is to be written of each. A claim that starts its jobs says both in one event of `:steps` versions.
+-- what is to be written of each. A claim that starts its jobs says both in one entry of `:steps` versions.
 DELETE FROM temp.picked;
 WITH RECURSIVE
 {lanes}
