@@ -19,6 +19,8 @@ from chaos.story import Row, Story
 from leftfold import Engine
 from leftfold.core.errors import StoreError
 
+#: What handlers say of the trouble that they make: some takes a process of its own, whose worker may be killed before.
+_TROUBLES: Final = ("dies", "grabs", "hogs")
 HEALING: Final = 120.0  # seconds until everything has to have ended
 _LOOK: Final = 0.1
 
@@ -62,9 +64,11 @@ def _kills(nemesis: Nemesis) -> int:
 
 def _rage(fleet: Fleet, nemesis: Nemesis, seconds: float, say: Callable[[float, int], None], folder: Path) -> None:
     """Let everybody loose for so long; on a busy machine for twice as long, if not everything has happened by then."""
-    tally = Tally(folder, "told")
+    tally, troubles = Tally(folder, "told"), [Tally(folder, word) for word in _TROUBLES]
     begun = time.monotonic()
-    while (spent := time.monotonic() - begun) < (seconds if nemesis.is_satisfied else 2 * seconds):
+    while (spent := time.monotonic() - begun) < seconds or (
+        spent < 2 * seconds and not (nemesis.is_satisfied and all(trouble.look() for trouble in troubles))
+    ):
         fleet.keep_up()
         nemesis.tick()
         say(max(0.0, seconds - spent), tally.look())
