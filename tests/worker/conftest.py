@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.places import Place
-from tests.worker.real import Town
+from tests.worker.isolated import ISOLATED
+from tests.worker.real import JOBS, Town
 
 
 @pytest.fixture
@@ -22,3 +23,10 @@ def file_town(on_sqlite: Place, tmp_path: Path) -> Iterator[Town]:
     town = Town(on_sqlite, tmp_path)
     yield town
     town.close()
+
+
+@pytest.fixture
+def cells(file_town: Town) -> Town:
+    """A town whose app has isolated jobs."""
+    file_town.write(JOBS + ISOLATED)
+    return file_town

@@ -1,104 +1,19 @@
 """Attempts in processes of their own: what a handler does to its interpreter, it does to nobody else."""
 
 import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.concurrency.crowd import eventually
+from tests.worker.isolated import ISOLATED
 from tests.worker.real import JOBS, KILL, SECONDS, TERM, Town
 
 import leftfold
-from leftfold.core.errors import DesignError
-
-ISOLATED = """
-import ctypes, signal
-from leftfold import Snooze
-from leftfold.core.errors import WaitExpired
-
-POOL = dict(isolation="process", lease=1, max_failures=2, retry_delay=0.01)
-
-
-@app.job(**POOL)
-async def where(ctx: Context) -> list:
-    ctx.progress(0.5, "halfway")
-    ctx.log.info("hello from the cell")
-    return [os.getpid(), os.getppid(), ctx.attempt, ctx.idempotency_key("a")]
-
-
-@app.job(**POOL)
-def where_too(ctx: SyncContext, n: int = 1) -> list:
-    return [os.getpid(), os.getppid(), n]
-
-
-@app.job(**POOL)
-def die(ctx: SyncContext, how: str) -> None:
-    say("begin", ctx)
-    if how == "exit":
-        os._exit(3)
-    if how == "crash":
-        ctypes.string_at(0)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@app.job(**POOL)
-def raise_it(ctx: SyncContext) -> None:
-    raise KeyError("of its own")
-
-
-@app.job(isolation="process", lease=0.5, max_failures=1)
-def grab(ctx: SyncContext) -> int:
-    say("begin", ctx)
-    ctypes.PyDLL(None).usleep(2_000_000)  # with the interpreter's lock of this process held
-    return ctx.attempt
-
-
-@app.job(isolation="process", lease=5, max_failures=1, timeout=0.2)
-def endless(ctx: SyncContext) -> None:
-    say("begin", ctx)
-    ctypes.PyDLL(None).usleep(60_000_000)
-
-
-@app.job(isolation="process", lease=5, max_failures=1)
-async def patient(ctx: Context) -> str:
-    say("begin", ctx)
-    await asyncio.sleep(60)
-    return "never"
-
-
-@app.job(isolation="process", lease=5, max_failures=1)
-def deaf(ctx: SyncContext) -> None:
-    say("begin", ctx)
-    time.sleep(60)
-
-
-@app.job(isolation="process", lease=5, max_failures=1)
-async def ask(ctx: Context) -> str:
-    try:
-        return await ctx.wait("go", timeout=60)
-    except WaitExpired:
-        return "nobody"
-
-
-@app.job(lease=1, max_failures=4, retry_delay=0.01)
-def poison(ctx: SyncContext) -> None:
-    say("begin", ctx)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.fixture
-def cells(file_town: Town) -> Town:
-    """A town whose app has isolated jobs."""
-    file_town.write(JOBS + ISOLATED)
-    return file_town
 
 
 def test_attempts_run_in_processes_that_are_used_again(cells: Town) -> None:
-    first = cells.enqueue("where", 4)
-    second = cells.enqueue("where_too", 4, n=7)
+    first = cells.enqueue("where", 4, lease=5)
+    second = cells.enqueue("where_too", 4, lease=5, n=7)
     worker = cells.start("--until-idle", "--concurrency", "2")
     assert worker.left() == 0, worker.log
     told = [cells.engine.get(job).output for job in first + second]
@@ -116,9 +31,9 @@ HOW = {"exit": "code 3", "kill": "SIGKILL", "crash": "SIGSEGV"}
 
 
 def test_its_death_is_the_failure_of_that_attempt_and_of_no_other(cells: Town) -> None:
-    dying = {how: cells.enqueue("die", how=how, max_failures=2)[0] for how in HOW}
-    (raising,) = cells.enqueue("raise_it", max_failures=1)
-    innocents = cells.enqueue("nap", 5, seconds=1.0, max_failures=1)
+    dying = {how: cells.enqueue("die", how=how, lease=5, max_failures=2)[0] for how in HOW}
+    (raising,) = cells.enqueue("raise_it", lease=5, max_failures=1)
+    innocents = cells.enqueue("nap", 5, seconds=1.0, lease=5, max_failures=1)
     worker = cells.start("--until-idle", "--concurrency", "12")
     assert worker.left() == 0, worker.log
     for how, job_id in dying.items():
@@ -133,7 +48,7 @@ def test_its_death_is_the_failure_of_that_attempt_and_of_no_other(cells: Town) -
 
 
 def test_a_handler_that_holds_the_interpreters_lock_for_leases_keeps_its_lease(cells: Town) -> None:
-    (job,) = cells.enqueue("grab", lease=0.5, max_failures=1)
+    (job,) = cells.enqueue("grab", max_failures=1)
     worker = cells.start()
     eventually(lambda: cells.begun() == 1, SECONDS)
     eventually(lambda: cells.engine.reap() == [] and cells.engine.get(job).state == "succeeded", SECONDS)
@@ -227,7 +142,6 @@ def grab_long(ctx: SyncContext) -> None:
     ctypes.PyDLL(None).usleep(60_000_000)
 """
 
-
 HANGING_UP = """
 @app.job(**POOL)
 def hang_up(ctx: SyncContext) -> None:
@@ -238,7 +152,7 @@ def hang_up(ctx: SyncContext) -> None:
 
 def test_a_process_that_hangs_up_is_ended(cells: Town) -> None:
     cells.write(JOBS + ISOLATED + HANGING_UP)
-    (job,) = cells.enqueue("hang_up", max_failures=1)
+    (job,) = cells.enqueue("hang_up", lease=5, max_failures=1)
     worker = cells.start("--until-idle")
     assert worker.left() == 0, worker.log
     error = cells.engine.get(job).error
@@ -269,7 +183,7 @@ def test_a_process_in_which_something_goes_on_is_not_used_again(cells: Town) -> 
     cells.write(JOBS + ISOLATED + RUNAWAY)
     cells.engine.enqueue("runaway", {}, policy=leftfold.Policy(timeout=200_000, max_failures=1))
     worker = cells.start("--concurrency", "1")
-    (first,) = cells.enqueue("where_too", max_failures=1)
+    (first,) = cells.enqueue("where_too", lease=5, max_failures=1)
     eventually(lambda: cells.engine.get(first).state == "succeeded", SECONDS)
     ((*_, pid),) = cells.said
     assert cells.engine.get(first).output[0] != pid
@@ -291,13 +205,13 @@ def test_the_end_of_a_process_is_heard_whatever_it_has_started(cells: Town) -> N
 
 
 def test_an_idle_process_that_died_costs_nobody_an_attempt(cells: Town) -> None:
-    (first,) = cells.enqueue("where", max_failures=1)
+    (first,) = cells.enqueue("where", lease=5, max_failures=1)
     worker = cells.start()
     eventually(lambda: cells.engine.get(first).state == "succeeded", SECONDS)
     pid = cells.engine.get(first).output[0]
     os.kill(pid, KILL)
     eventually(lambda: not Path(f"/proc/{pid}").exists(), SECONDS)
-    (second,) = cells.enqueue("where", max_failures=1)
+    (second,) = cells.enqueue("where", lease=5, max_failures=1)
     eventually(lambda: cells.engine.get(second).state == "succeeded", SECONDS)
     worker.tell(TERM)
     assert worker.left() == 0, worker.log
@@ -313,105 +227,3 @@ def test_a_signal_to_all_of_them_is_the_workers_to_heed(cells: Town) -> None:
         os.kill(each, TERM)
     assert worker.left() == 0, worker.log
     assert (cells.engine.get(job).state, cells.engine.get(job).failures) == ("queued", 0), worker.log
-
-
-def test_handlers_of_several_modules_are_all_there(cells: Town) -> None:
-    (cells.folder / "more.py").write_text(
-        "from jobs import *\n\n@app.job(isolation='process', max_failures=1)\ndef elsewhere() -> int:\n    return 7\n"
-    )
-    (cells.folder / "every.py").write_text("from jobs import app\nimport more\n")
-    (job,) = cells.enqueue("elsewhere", max_failures=1)
-    worker = cells.start("-A", "every:app", "--until-idle")
-    assert worker.left() == 0, worker.log
-    assert cells.engine.get(job).output == 7
-
-
-def test_what_they_come_from_may_die_as_well(cells: Town) -> None:
-    (first,) = cells.enqueue("patient", lease=5, max_failures=1)
-    worker = cells.start()
-    eventually(lambda: cells.begun() == 1, SECONDS)
-    ((*_, pid),) = cells.said
-    nursery = int(Path(f"/proc/{pid}/stat").read_text().split()[3])
-    assert nursery != worker.pid
-    os.kill(nursery, KILL)
-    eventually(lambda: cells.engine.get(first).state == "dead_lettered", SECONDS)
-    error = cells.engine.get(first).error
-    assert (error and error.code) == "crashed"
-    (second,) = cells.enqueue("where", max_failures=1)
-    eventually(lambda: cells.engine.get(second).state == "succeeded", SECONDS)
-    worker.tell(TERM)
-    assert worker.left() == 0, worker.log
-
-
-def test_an_app_that_is_not_what_it_was_fails_the_attempt_and_says_why(cells: Town) -> None:
-    cells.write(JOBS + ISOLATED + "\nif 'LEFTFOLD_CELL' in os.environ:\n    raise RuntimeError('not twice')\n")
-    (job,) = cells.enqueue("where", max_failures=1)
-    worker = cells.start("--until-idle")
-    assert worker.left() == 0, worker.log
-    error = cells.engine.get(job).error
-    assert (error and error.code) == "isolation"
-    assert "RuntimeError: not twice" in (error.message if error else "")
-
-
-def test_a_lost_job_runs_in_the_worker_where_there_is_no_other_way(
-    file_app: leftfold.App, caplog: pytest.LogCaptureFixture
-) -> None:
-    @file_app.job
-    def work() -> int:
-        return os.getpid()
-
-    job = work.enqueue()
-    (claim,) = file_app.engine.claim("somebody", start=True)
-    file_app.engine.stall(claim.job_id, reason="it died")
-    file_app.engine.requeue(claim.job_id)
-    file_app.run_worker(until_idle=True)
-    assert job.result() == os.getpid()
-    assert "runs in the worker itself, although its last attempt was lost" in caplog.text
-
-
-@pytest.mark.parametrize("said", [b"", b'{"half a '])
-def test_a_process_whose_worker_is_gone_before_it_is_up_ends_without_a_word(said: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "leftfold.worker.cell", str(theirs.fileno())], pass_fds=(theirs.fileno(),),
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
-    with ours:
-        ours.sendall(said)
-    _, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, err) == (0, b"")
-
-
-def test_an_app_that_nobody_can_import_is_told_so(tmp_path: Path) -> None:
-    app = leftfold.App(f"sqlite:///{tmp_path / 'jobs.db'}")
-
-    @app.job(isolation="process")
-    def work() -> None: ...
-
-    with pytest.raises(DesignError, match="isolation needs an app that can be imported"):
-        app.run_worker(until_idle=True)
-
-
-def test_a_script_that_runs_its_own_worker(file_town: Town) -> None:
-    script = file_town.folder / "script.py"
-    script.write_text(SCRIPT.format(url=file_town.place.url), encoding="utf-8")
-    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert ran.stdout == "isolated True\n", ran.stderr
-
-
-SCRIPT = """
-import os
-import leftfold
-
-app = leftfold.App("{url}")
-
-@app.job(isolation="process")
-def work() -> int:
-    return os.getpid()
-
-if __name__ == "__main__":
-    job = work.enqueue()
-    app.run_worker(until_idle=True)
-    print("isolated", job.result() != os.getpid())
-"""

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 from tests.concurrency.crowd import eventually
 from tests.places import Place
+from tests.worker.isolated import ISOLATED
 from tests.worker.real import JOBS, KILL, SECONDS, TERM, Town
-from tests.worker.test_isolation import ISOLATED
 
 
 def test_a_job_that_kills_its_interpreter_is_found_among_a_hundred(place: Place, tmp_path: Path) -> None:
