@@ -100,14 +100,13 @@ def parts(asked: Sequence[tuple[NewJob, str]], by: c.Actor, size: int) -> Iterat
 
 def priority_of(given: int | str) -> int:
     """Give a priority as a number."""
-    if isinstance(given, bool) or not isinstance(given, int | str):
-        raise ValidationError(f"priority {given!r} must be P0, P1, P2, P3 or a whole number")
-    if isinstance(given, int):
+    if isinstance(given, int) and not isinstance(given, bool):
         return given
-    if given in PRIORITIES:
-        return PRIORITIES[given]
-    if re.fullmatch(r"-?[0-9]{1,9}", given):
-        return int(given)
+    if isinstance(given, str):
+        if given in PRIORITIES:
+            return PRIORITIES[given]
+        if re.fullmatch(r"-?[0-9]{1,9}", given):
+            return int(given)
     raise ValidationError(f"priority {given!r} must be P0, P1, P2, P3 or a whole number")
 
 
