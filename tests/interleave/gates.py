@@ -103,7 +103,7 @@ class GatedStore(PostgresStore):
         return connection
 
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query, channel: str | None = None) -> list[Columns]:
-        text, _ = call(self.queries[query.name], query, None)
+        text, _ = call(self.queries, query, 0, channel)
         cursor.connection.names[text] = query.name  # type: ignore[attr-defined]
         return super().execute(cursor, query, channel)
 

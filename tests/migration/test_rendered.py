@@ -13,9 +13,10 @@ COLUMNS = {
     "due": ("due",), "lease": ("owner", "token"), "wait": ("wait",), "result": ("result",), "error": ("error",),
     "ended": ("ended_at",),
 }  # fmt: skip
-#: How a dialect makes a number of a truth, and how it compares numbers: a state that there is not has none.
-NUMBERS = {"sqlite": "", "postgres": "::integer"}
-EQUALS = {"sqlite": "IS", "postgres": "IS NOT DISTINCT FROM"}
+#: Columns that may be there where others are: these belong to an error that ended a job, and to any end.
+MAY = {"incident": ("error", "ended"), "resolved_at": ("ended",)}
+#: What most rows are is asked first.
+FIRST = (State.QUEUED, State.CLAIMED, State.SUCCEEDED)
 
 
 def quoted(states: Iterable[State]) -> str:
@@ -23,15 +24,30 @@ def quoted(states: Iterable[State]) -> str:
     return ", ".join(f"'{state}'" for state in State if state in chosen)
 
 
-def shape(dialect: str) -> str:
+def shape_in_a_file() -> str:
     places = [(field, column) for field, columns in COLUMNS.items() for column in columns]
-    there = [f"({column} IS NOT NULL){NUMBERS[dialect]}" for _, column in places]
+    there = [f"({column} IS NOT NULL)" for _, column in places]
     terms = [there[0], *(f"{1 << place} * {term}" for place, term in enumerate(there) if place)]
     numbers = {
         state: sum(1 << place for place, (field, _) in enumerate(places) if _has(state, field)) for state in State
     }
     cases = " ".join(f"WHEN '{state}' THEN {number}" for state, number in numbers.items())
-    return f"{' + '.join(terms)}\n{EQUALS[dialect]} CASE state {cases} END"
+    return f"{' + '.join(terms)}\nIS CASE state {cases} END"
+
+
+def shape_on_postgres() -> str:
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[State]] = {}
+    for state in dict.fromkeys((*FIRST, *State)):
+        there = tuple(column for field, columns in COLUMNS.items() if _has(state, field) for column in columns)
+        not_there = tuple(column for field, columns in COLUMNS.items() if not _has(state, field) for column in columns)
+        refused = tuple(column for column, fields in MAY.items() if not all(_has(state, field) for field in fields))
+        alike.setdefault((there, not_there + refused), []).append(state)
+    lines = []
+    for (there, not_there), states in alike.items():
+        lines.append(f"WHEN {quoted(states)} THEN")
+        asked = [f"num_nulls({', '.join(there)}) = 0"] if there else []
+        lines.append("    RETURN " + " AND ".join([*asked, f"num_nonnulls({', '.join(not_there)}) = 0"]) + ";")
+    return "\n".join(line.strip() for line in lines)
 
 
 def _has(state: State, field: str) -> bool:
@@ -40,7 +56,8 @@ def _has(state: State, field: str) -> bool:
 
 def rendered(dialect: str) -> dict[str, str]:
     states = {"states": quoted(State)} if dialect == "postgres" else {}
-    return states | {"shape": shape(dialect), "final": quoted(FINAL)}
+    shape = shape_on_postgres() if dialect == "postgres" else shape_in_a_file()
+    return states | {"shape": shape, "final": quoted(FINAL)}
 
 
 def test_each_field_of_the_shape_has_its_columns() -> None:

@@ -34,6 +34,13 @@ class Tables:
             self._fill(make_templates(engine), parts)
             self.asked = list(everything_asked(self.store))
 
+    @classmethod
+    def over(cls, store: PostgresStore, connection: psycopg.Connection[Any]) -> "Tables":
+        """Give tables as they are, on a connection of the store's own."""
+        tables = cls.__new__(cls)
+        tables.store, tables.connection, tables._schema = store, connection, quoted(store.schema)
+        return tables
+
     def close(self) -> None:
         self.connection.close()
 
@@ -78,7 +85,7 @@ class Tables:
         with self.connection.cursor() as cursor:
             cursor.execute(f"SET plan_cache_mode = {mode}".encode())
             sent = PostgresQuery(Transformer(cursor))
-            text, given = call(self.store.queries[query.name], query, None)
+            text, given = call(self.store.queries, query, None)
             sent.convert(text, given)
             named = re.findall(r"%\((\w+)\)s", text.decode())
             values = SQL(", ").join(Literal(given[name]) for name in dict.fromkeys(named))

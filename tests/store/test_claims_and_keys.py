@@ -11,11 +11,13 @@ from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden
 from leftfold.core.errors import JobNotFoundError, KeyTakenError, LeaseConflictError, LeftfoldError, RequestReusedError
-from leftfold.core.lifecycle import CLAIMABLE, CLOSED, EDGES, ENDED, State
+from leftfold.core.lifecycle import CLAIMABLE, CLOSED, EDGES, ENDED, State, Who
 from leftfold.core.limits import MINUTE, SECOND
+from leftfold.core.record import encode
 from leftfold.core.retry import Backoff, Policy
 from leftfold.core.values import Spec
 from leftfold.dialects import DIALECTS
+from leftfold.store.claiming import Trail, Wanted, claim
 from leftfold.store.creating import OnConflict
 
 SIZES = (1, 2, 50, 1000)
@@ -222,3 +224,24 @@ def test_a_closed_job_is_not_reopened_while_another_has_its_key(state: State, wo
     world.tell(other, c.Cancel(by=CLIENT))
     answer = world.tell(story.id, again)
     assert not (isinstance(answer, type) and issubclass(answer, LeftfoldError))
+
+
+def test_claims_are_in_order_however_the_database_gives_them() -> None:
+    command = c.Claim(by=c.Actor(who=Who.WORKER, name="w"), token="t")
+    data = encode(e.Enqueued(due=0, spec=Spec(kind="job")))
+    lanes = {"d": (0, 1), "c": (0, 1), "b": (0, 0), "a": (9, 5)}  # id → priority and due time
+    rows = [
+        (job_id, 1, 0, 1, e.Enqueued.wire, 1, data, None, None, False, "default", priority, due, 1)
+        for job_id, (priority, due) in lanes.items()
+    ]
+    trail = Trail()
+    steps = claim(
+        command, Wanted(None, None, 4), trail, start=True, unread=[], request=None, forbidden=frozenset()
+    )  # fmt: skip
+    next(steps)
+    with pytest.raises(StopIteration) as done:
+        steps.send(rows)
+    assert [given.job_id for given in done.value.value] == ["a", "b", "c", "d"]
+    place = trail.place(Wanted(None, None, 4))
+    assert place is not None
+    assert (place.priority, place.due) == (0, 1), "behind the last one"

@@ -168,11 +168,11 @@ def _index(opened: Opened) -> Check:
 
 def _plan(opened: Opened, *, scan: bool) -> str:
     query = checks.claim_query()
-    sql, given = call(f"EXPLAIN {opened.store.queries[query.name]}", query, None)
+    sql, given = call(opened.store.queries, query, None)
     with opened.connection.transaction(force_rollback=True), opened.connection.cursor() as cursor:
         if not scan:
             cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(sql, given, prepare=False)
+        cursor.execute(b"EXPLAIN " + sql, given, prepare=False)
         return "\n".join(line for (line,) in cursor.fetchall())
 
 

@@ -144,6 +144,7 @@ def _claim(
     if not rows:
         place = None
         rows = yield Query("claim", {**arguments, "queues": wanted.queues})
+    rows = sorted(rows, key=_order)  # they are, nearly always; a database would copy all of them to make sure
     trail.follow(wanted, rows, place)
     claims = []
     unread.clear()
@@ -153,6 +154,11 @@ def _claim(
         except CorruptLogError:
             unread.append(row[0])
     return claims
+
+
+def _order(row: Columns) -> tuple[int, int, str]:
+    _, priority, due = row[_LANE]
+    return -priority, due, row[0]
 
 
 def _given(claims: Sequence[Claim]) -> _Given:

@@ -19,7 +19,7 @@ from leftfold.store.rows import COLUMNS, SUMMARY, TOGETHER
 T = TypeVar("T")
 
 #: One value of a query: what both databases know.
-Value = None | int | str | bytes | bool
+Value = None | int | str | bytes | bytearray | bool
 Columns = tuple[Any, ...]
 
 

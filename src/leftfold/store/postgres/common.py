@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 import psycopg
@@ -22,15 +22,24 @@ from leftfold.store.postgres.wire import (
 from leftfold.store.postgres.within import AnyConnection, place_of
 from leftfold.store.query import MAKING, Operation, Query
 
+#: What a new connection is asked first: how it isolates, and to keep no plan that reads whole tables, if the session is
+#: ours alone. One may be from when there were hardly any jobs, and to read all of them was right then. A hundred
+#: thousand that come at once would be read again and again until the next ANALYZE. Our statements have their indexes;
+#: one that has none costs much on paper only, as long as nobody compiles it for that.
+GREETING: Final = """
+SELECT current_setting('default_transaction_isolation'),
+       CASE WHEN pg_backend_pid() = %s
+            THEN set_config('enable_seqscan', 'off', false) || set_config('jit', 'off', false) END
+"""
+
 
 class Progress:
     """How far an operation came: whether its commit may have been on its way when something broke."""
 
-    def __init__(self, operation: Operation[Any]) -> None:
+    def __init__(self) -> None:
         self.unknown = False
         self.has_turn = False  # it was let to wake the workers in its own transaction,
         self.rang = False  # and did: there is a new job
-        self._reads = operation.reads
 
     def may_run_again(self, problem: psycopg.Error, attempt: int) -> bool:
         """Tell whether nothing was written, and another try may do better."""
@@ -57,6 +66,13 @@ class Base:
         self._place: object = None
         self._same: WeakSet[AnyConnection] = WeakSet()  # connections of callers that turned out to be to our database
         self._ringer: Ringer | None = None
+
+    def _own_session(self, info: psycopg.ConnectionInfo) -> int:
+        """Give the process that serves a new connection, if plans are kept there: see the greeting.
+
+        A pooler makes a number up, so that the server's own is another one: what is set there would be somebody else's.
+        """
+        return info.backend_pid if self._prepare else 0
 
     def _learn(self, info: psycopg.ConnectionInfo, isolation: str) -> None:
         """Note where a new connection goes, and whether a statement without a transaction is read committed there.

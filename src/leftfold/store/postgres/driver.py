@@ -17,7 +17,7 @@ from psycopg.rows import tuple_row
 from leftfold.core.errors import StoreUnavailableError, ValidationError
 from leftfold.store import migrate
 from leftfold.store.patience import pauses
-from leftfold.store.postgres.common import Base, Progress
+from leftfold.store.postgres.common import GREETING, Base, Progress
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
     call,
@@ -34,7 +34,6 @@ T = TypeVar("T")
 
 _TRIES: Final = 20
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_ISOLATION: Final = "SHOW default_transaction_isolation"
 #: Within the caller's transaction: what is refused there must leave no trace, and the transaction usable.
 _SAVEPOINT: Final = "SAVEPOINT leftfold"
 _RELEASE: Final = "RELEASE SAVEPOINT leftfold"
@@ -74,7 +73,7 @@ class PostgresStore(Base):
         """Give a connection of its own."""
         connection = psycopg.connect(self.url, autocommit=True, row_factory=tuple_row, **self._options)
         try:
-            ((isolation,),) = connection.execute(_ISOLATION).fetchall()
+            ((isolation, *_),) = connection.execute(GREETING, [self._own_session(connection.info)]).fetchall()
             self._learn(connection.info, isolation)
         except BaseException:
             connection.close()
@@ -119,7 +118,7 @@ class PostgresStore(Base):
         self._check_process()
         pause = pauses()
         for attempt in range(_TRIES):
-            progress = Progress(operation)
+            progress = Progress()
             try:
                 with self._pool.lend() as cursor:
                     answer = self._run_once(cursor, operation, progress)
@@ -181,7 +180,7 @@ class PostgresStore(Base):
 
     def execute(self, cursor: psycopg.Cursor[Columns], query: Query, channel: str | None = None) -> list[Columns]:
         """Run one query."""
-        sql, given = call(self.queries[query.name], query, self._clock and self._clock(), channel)
+        sql, given = call(self.queries, query, self._clock and self._clock(), channel)
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return cursor.fetchall() if cursor.rownumber is not None else []
 
@@ -229,7 +228,9 @@ class AsyncPostgresStore(Base):
             self.url, autocommit=True, row_factory=tuple_row, **self._options
         )
         try:
-            ((isolation,),) = await (await connection.execute(_ISOLATION)).fetchall()
+            ((isolation, *_),) = await (
+                await connection.execute(GREETING, [self._own_session(connection.info)])
+            ).fetchall()
             self._learn(connection.info, isolation)
         except BaseException:
             await connection.close()
@@ -250,7 +251,7 @@ class AsyncPostgresStore(Base):
         self._check_process()
         pause = pauses()
         for attempt in range(_TRIES):
-            progress = Progress(operation)
+            progress = Progress()
             try:
                 async with self._pool.lend() as cursor:
                     answer = await self._run_once(cursor, operation, progress)
@@ -319,7 +320,7 @@ class AsyncPostgresStore(Base):
         self, cursor: psycopg.AsyncCursor[Columns], query: Query, channel: str | None = None
     ) -> list[Columns]:
         """Run one query."""
-        sql, given = call(self.queries[query.name], query, self._clock and self._clock(), channel)
+        sql, given = call(self.queries, query, self._clock and self._clock(), channel)
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
         return await cursor.fetchall() if cursor.rownumber is not None else []
 

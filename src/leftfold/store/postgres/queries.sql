@@ -6,6 +6,9 @@
 -- renewed, the row is locked first (`held`), and where one may have to wait for that, the clock is read behind it.
 -- `OFFSET 0` parts what is worked out from what it is used for, which else would be worked out again for every use.
 -- What a statement does not give back, it refused: `decide` says why.
+--
+-- A batch keeps its alias through a statement: where all of its rows are alike in a column, the driver writes the argument
+-- wherever `a.column` stands, and no row carries it.
 
 -- part: few
 -- True of every row, which the planner does not know: it takes them for few, whatever its statistics say, and goes to
@@ -20,58 +23,86 @@ counted AS (
     CROSS JOIN LATERAL (VALUES (g.was, -g.jobs), (g.state, g.jobs)) change (state, jobs)
 )
 
+-- part: batch
+unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[], :key::text[],
+                  :correlation_id::text[], :due::bigint[], :delay::bigint[], :lease::bigint[], :rest::text[],
+                  :request_hash::text[], :said::text[])
+                 AS b (id, tenant, kind, queue, priority, key, correlation_id, due, delay, lease, rest, request_hash, said)
+
+-- part: data
+CASE WHEN b.from_then > b.at THEN '{"due":' || b.from_then || ',' || b.rest ELSE '{' || b.rest END
+
+-- part: hash
+{schema}.link(decode('{genesis}', 'hex'), b.id, 1, b.at, b.said, {data})
+
 -- part: asked
 clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS at),  -- one moment for all of a part
 sealed AS MATERIALIZED (
-    SELECT t.*, {schema}.link(decode('{genesis}', 'hex'), t.id, 1, t.at, t.said, t.data) AS hash
+    SELECT b.*, {hash} AS hash
     FROM (
-        SELECT a.*, CASE WHEN a.from_then > a.at THEN '{"due":' || a.from_then || ',' || a.rest ELSE '{' || a.rest END AS data
-        FROM (
-            SELECT b.*, clock.at, greatest(coalesce(b.due, clock.at + b.delay, clock.at), clock.at) AS from_then
-            FROM clock, unnest(:id::uuid[], :tenant::text[], :kind::text[], :queue::text[], :priority::smallint[],
-                               :key::text[], :correlation_id::text[], :due::bigint[], :delay::bigint[], :lease::bigint[],
-                               :rest::text[], :request_hash::text[], :said::text[])
-                 AS b (id, tenant, kind, queue, priority, key, correlation_id, due, delay, lease, rest, request_hash, said)
-            OFFSET 0
-        ) a OFFSET 0
-    ) t
+        SELECT b.*, clock.at, greatest(coalesce(b.due, clock.at + b.delay, clock.at), clock.at) AS from_then
+        FROM clock, {batch}
+        OFFSET 0
+    ) b
 )
 
 -- part: made
 INSERT INTO {schema}.jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                                state, priority, head, tenant, kind, queue, key, correlation_id)
-    SELECT id, at, at, from_then, lease, 1, 0, 0, 0, 1,
-           {enqueued}, priority, hash, tenant, kind, queue, key, correlation_id
-    FROM sealed
+    SELECT b.id, b.at, b.at, b.from_then, b.lease, 1, 0, 0, 0, 1,
+           {enqueued}, b.priority, b.hash, b.tenant, b.kind, b.queue, b.key, b.correlation_id
 
 -- part: appended
 INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
-    SELECT s.at, s.id, 1, {format}, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(s.request_hash, ''), s.data,
-           substr(s.hash, 1, {seal_bytes})
-    FROM sealed s
+    SELECT b.at, b.id, 1, {format}, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(b.request_hash, ''), {data},
+           substr(b.hash, 1, {seal_bytes})
 
 -- name: enqueue
 -- Nothing can stand in the way of jobs without keys.
 WITH {asked},
 made AS (
     {made}
+    FROM sealed b
 ),
 appended AS (
     {appended}
+    FROM sealed b
 )
-INSERT INTO {schema}.counts SELECT queue, kind, {enqueued}, count(*) FROM sealed GROUP BY queue, kind {ringing};
+INSERT INTO {schema}.counts SELECT b.queue, b.kind, {enqueued}, count(*) FROM sealed b GROUP BY 1, 2 {ringing};
+
+-- alone: enqueue
+-- What the event says of the job's times comes from the row.
+WITH made AS (
+    {made}
+    FROM (
+        SELECT b.*, {hash} AS hash
+        FROM (
+            SELECT b.at, greatest(coalesce(b.due, b.at + b.delay, b.at), b.at) AS from_then
+            FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS at FROM {batch} OFFSET 0) b
+            OFFSET 0
+        ) b
+    ) b
+    RETURNING created_at AS at, due AS from_then, head AS hash
+),
+appended AS (
+    {appended}
+    FROM made b
+)
+INSERT INTO {schema}.counts VALUES (b.queue, b.kind, {enqueued}, 1) {ringing};
 
 -- name: enqueue_keyed
 -- A job whose key is taken by a live one is not given back.
 WITH {asked},
 made AS (
     {made}
+    FROM sealed b
     ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
     RETURNING id, queue, kind, state
 ),
 appended AS (
     {appended}
-    WHERE (s.id IN (SELECT id FROM made)) IS TRUE  -- by a hash, however many the planner expects
+    FROM sealed b
+    WHERE (b.id IN (SELECT id FROM made)) IS TRUE  -- by a hash, however many the planner expects
 ),
 counted AS (INSERT INTO {schema}.counts SELECT queue, kind, state, count(*) FROM made GROUP BY queue, kind, state {ringing})
 SELECT id::text FROM made;
@@ -132,8 +163,7 @@ FROM moved m
 LEFT JOIN LATERAL (SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = 1 OFFSET 0) first ON true
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.events e WHERE e.job_id = m.id AND e.version = m.enqueued AND m.enqueued > 1 OFFSET 0
-) later ON true
-ORDER BY m.priority DESC, m.was_due, m.id;
+) later ON true;
 
 -- part: lanes
 known (queue) AS (
@@ -222,30 +252,34 @@ ORDER BY a.place;
 
 -- part: owned
 WITH clock AS MATERIALIZED (SELECT coalesce(:now::bigint, {schema}.clock()) AS now),
+-- Materialized, with the fence among its columns: one that is an argument would be a condition on the table alone, and a
+-- plan from when the table was small would read all of it for that, and all of this again for each of its rows.
+asked AS MATERIALIZED (
+    SELECT a.*, a.attempt AS by_attempt, a.token AS by_token, k.place, k.was, clock.now
+    FROM clock, unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
+                       :said::text[])
+         AS a (id, attempt, token, actor, event, data, said)
+    CROSS JOIN LATERAL (SELECT k.ctid AS place, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
+),
 moved AS (
     UPDATE {schema}.jobs j
-    SET state = coalesce(:target::{schema}.state, j.state), version = j.version + 1, updated_at = greatest(s.now, j.updated_at),
-        head = {schema}.link(j.head, s.id, j.version + 1, greatest(s.now, j.updated_at), s.said, s.data),
+    SET state = coalesce(:target::{schema}.state, j.state), version = j.version + 1, updated_at = greatest(a.now, j.updated_at),
+        head = {schema}.link(j.head, j.id, j.version + 1, greatest(a.now, j.updated_at), a.said, a.data),
         owner = CASE WHEN :leased THEN j.owner END, token = CASE WHEN :leased THEN j.token END,
         result = CASE WHEN :has_result THEN j.version + 1 END,
-        ended_at = CASE WHEN :ended THEN greatest(s.now, j.updated_at) END
-    FROM (
-        SELECT a.*, k.place, k.was, clock.now
-        FROM clock, unnest(:id::uuid[], :attempt::integer[], :token::text[], :actor::text[], :event::text[], :data::text[],
-                           :said::text[])
-             AS a (id, attempt, token, actor, event, data, said)
-        CROSS JOIN LATERAL (SELECT k.ctid AS place, k.state AS was FROM {schema}.jobs k WHERE k.id = a.id OFFSET 0) k
-        OFFSET 0
-    ) s
-    WHERE j.ctid = s.place AND j.state = s.was AND {few}
-      AND j.attempt = s.attempt AND j.token = s.token
+        ended_at = CASE WHEN :ended THEN greatest(a.now, j.updated_at) END
+    FROM asked a
+    WHERE j.ctid = a.place AND j.state = a.was AND a.now = a.now + 0  -- few, as everywhere
+      AND j.attempt = a.by_attempt AND j.token = a.by_token
       AND j.state = ANY (:sources::{schema}.state[]) AND j.version < :events_max AND j.frozen_at IS NULL
-    RETURNING j.id, j.state, j.version, j.renewals, j.attempt, j.until, j.cancel_requested_at, j.updated_at,
-              j.queue, j.kind, j.head, s.was, s.actor, s.event, s.data
+    RETURNING a.*, j.id AS job_id, j.state, j.version, j.renewals, j.until, j.cancel_requested_at, j.updated_at, j.queue,
+              j.kind, j.head
 ),
 appended AS (
     INSERT INTO {schema}.events (at, job_id, version, format, event, who, actor, data, seal)
-    SELECT updated_at, id, version, {format}, event, coalesce(:who, ''), actor, data, substr(head, 1, {seal_bytes}) FROM moved
+    SELECT a.updated_at, a.job_id, a.version, {format}, a.event, coalesce(:who, ''), a.actor, a.data,
+           substr(a.head, 1, {seal_bytes})
+    FROM moved a
 ),
 {counted}
 
@@ -254,12 +288,12 @@ appended AS (
 -- Nothing is locked before it is written: a row is found by its id, and everything that it must be is asked of the row
 -- that is written. One that somebody else has changed meanwhile is judged as it stands then, or left to `decide`.
 {owned}
-SELECT id::text, state, version, renewals, attempt, until, cancel_requested_at FROM moved;
+SELECT a.job_id::text, a.state, a.version, a.renewals, a.attempt, a.until, a.cancel_requested_at FROM moved a;
 
 -- name: own_quietly
 -- The same, and how many they were; which, only if some were refused.
 {owned}
-SELECT n.jobs, CASE WHEN n.jobs < :asked THEN (SELECT json_agg(id::text)::text FROM moved) END
+SELECT n.jobs, CASE WHEN n.jobs < :asked THEN (SELECT json_agg(job_id::text)::text FROM moved) END
 FROM (SELECT count(*) AS jobs FROM moved) n;
 
 -- name: renew

@@ -19,7 +19,7 @@ from leftfold.core.errors import (
     StoreUnavailableError,
     ValidationError,
 )
-from leftfold.store.query import NAMES, VARYING, Again, Query, load_queries
+from leftfold.store.query import ALONE, NAMES, VARYING, Again, Query, load_queries
 from leftfold.store.rows import COLUMNS
 
 try:
@@ -93,9 +93,6 @@ def _item(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
-_ONCE: Final[frozenset[str]] = frozenset()
-
-
 @lru_cache(maxsize=256)
 def _encoded(sql: str) -> bytes:
     """Give a text as it is sent: the same object each time, by whose hash psycopg knows its statements, and short.
@@ -105,20 +102,25 @@ def _encoded(sql: str) -> bytes:
     return re.sub(r"(--.*)?\s+", " ", sql).replace(", ", ",").encode()
 
 
-def call(sql: str, query: Query, now: int | None, channel: str | None = None) -> tuple[bytes, Mapping[str, Any]]:
+def call(
+    queries: Mapping[str, str], query: Query, now: int | None, channel: str | None = None
+) -> tuple[bytes, Mapping[str, Any]]:
     """Give the text to be sent, and its arguments: what a batch has in common once, and the rest as arrays.
 
     `channel` is where a statement that makes jobs wakes the workers, if it is to do that itself.
     """
     given: dict[str, Any] = {"now": now}
-    if channel is not None:
-        sql, given["channel"] = sql.replace(_RINGING, "RETURNING pg_notify(%(channel)s, '')"), channel
     for name, value in query.arguments.items():
-        given[name] = array(value) if isinstance(value, list | tuple) else value
+        given[name] = array(value) if isinstance(value, (list, tuple)) else value
+    sql, is_alone = queries[query.name], len(query.rows) == 1
+    if is_alone:
+        sql = queries.get(query.name + ALONE, sql)
+    if channel is not None:
+        sql, given["channel"] = _ringing(sql), channel
     varying = VARYING.get(query.name)
-    if varying is not None and len(query.rows) == 1:
+    if varying is not None and is_alone:
         given.update(zip(query.columns, map(_scalar, query.rows[0]), strict=True))
-        return _with_once(sql, _ONCE), given
+        return _alone(sql, tuple([name for name in _SELDOM if name in given and given[name] is None])), given
     columns = list(zip(*query.rows, strict=True)) or [()] * len(query.columns)
     if varying is not None and _differ_in(varying, query.columns, columns):
         for name, values in zip(query.columns, columns, strict=True):
@@ -130,6 +132,11 @@ def call(sql: str, query: Query, now: int | None, channel: str | None = None) ->
     return _encoded(sql), given
 
 
+@lru_cache(maxsize=256)
+def _ringing(sql: str) -> str:
+    return sql.replace(_RINGING, "RETURNING pg_notify(%(channel)s, '')")
+
+
 def _differ_in(varying: frozenset[str], names: Sequence[str], columns: Sequence[Sequence[Any]]) -> bool:
     """Tell whether the rows of a batch differ in these columns alone."""
     return all(name in varying or (values and _are_alike(values)) for name, values in zip(names, columns, strict=True))
@@ -137,28 +144,40 @@ def _differ_in(varying: frozenset[str], names: Sequence[str], columns: Sequence[
 
 def _scalar(value: Any) -> Any:
     """Give a value as a text: a statement with numbers of another size would be another one to psycopg."""
-    return value if isinstance(value, str | bytes | None) else str(value)
+    return value if value is None or isinstance(value, (str, bytes)) else str(value)
 
 
-_UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) (\([\w, ]+\))")
+_UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) \(([\w, ]+)\)")
+
+
+#: Arguments that most jobs have not. The server keeps a plan for each choice of them, so they are few.
+_SELDOM: Final = ("now", "due", "delay", "key", "request_id", "request_hash")
+
+
+@lru_cache(maxsize=256)
+def _alone(sql: str, absent: tuple[str, ...]) -> bytes:
+    """Give the form of a query for a batch of one. What is `absent` stands there as NULL, and need not be sent."""
+    once = _with_once(sql, frozenset())
+    return re.sub(rf"%\((?:{'|'.join(absent)})\)s", "NULL", once.decode()).encode() if absent else once
 
 
 @lru_cache(maxsize=256)
 def _with_once(sql: str, varying: frozenset[str]) -> bytes:
-    """Give the form of a query for a batch whose other columns are alike."""
+    """Give the form of a query for a batch whose other columns are alike: an argument stands wherever one is used.
 
-    def parted(match: re.Match[str]) -> str:
-        items = re.findall(r"%\((\w+)\)s::(\w+)\[\]", match[1])
-        values = ", ".join(f"v.{name}" if name in varying else f"%({name})s::{type_}" for name, type_ in items)
-        arrays = ", ".join(f"%({name})s::{type_}[]" for name, type_ in items if name in varying)
-        names = ", ".join(name for name, _ in items if name in varying)
-        source = f" FROM unnest({arrays}) AS v ({names})" if names else ""
-        return f"(SELECT {values}{source}) AS {match[2]} {match[3]}"
-
-    text, found = _UNNEST.subn(parted, sql)
-    if found != 1:
-        raise ValueError("such a query has one batch")
-    return _encoded(text)
+    Rows would carry them through every step, and a step takes the longer to be made ready the more columns it has.
+    """
+    (batch,) = _UNNEST.finditer(sql)  # there is one
+    items, alias = re.findall(r"%\((\w+)\)s::(\w+)\[\]", batch[1]), batch[2]
+    if [name for name, _ in items] != batch[3].split(", "):
+        raise ValueError("a column of a batch is called as its argument is")
+    once = {name: f"%({name})s::{type_}" for name, type_ in items if name not in varying}
+    arrays = ", ".join(f"%({name})s::{type_}[]" for name, type_ in items if name in varying)
+    names = ", ".join(name for name, _ in items if name in varying)
+    source = f"unnest({arrays}) AS {alias} ({names})" if names else f"(SELECT) AS {alias}"
+    rest = sql[: batch.start()] + "{batch}" + sql[batch.end() :]
+    rest = re.sub(rf"\b{alias}\.(\w+)", lambda match: once.get(match[1], match[0]), rest)
+    return _encoded(rest.replace("{batch}", source))
 
 
 _OPTIONAL: Final = re.compile(r"^ *AND \(%\((\w+)\)s::\S+ IS NULL OR (.*)\)$", re.MULTILINE)

@@ -74,9 +74,10 @@ lanes (queue, priority) AS (
 )
 
 -- part: given
+-- Where each was found ends the row: its place stands for the time when it was due, which the row no longer has.
 j.attempt, j.failures, j.until, first.event, first.format, first.data, later.format, later.data,
        j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled'),
-       j.queue, j.priority, 0, 0
+       j.queue, j.priority, picked.place, 0
 
 -- part: given_from
 FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)  -- in the order of picked

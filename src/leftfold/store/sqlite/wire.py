@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leftfold.core.record import GENESIS, SEAL_BYTES, covered
-from leftfold.store.query import ALONE, MAKING, NAMES, VARYING, Columns, Query, Value, load_queries
+from leftfold.store.query import ALONE, MAKING, NAMES, VARYING, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
 
@@ -77,6 +77,8 @@ def parsed(script: str) -> list[Statement]:
 
 
 QUERIES: Final = {name: parsed(script) for name, script in load_queries("sqlite", _NAMES).items()}
+#: So many columns of a new job stand for what the store works out: id, due, delay, rest, said.
+_ASKED: Final = 5
 
 
 @lru_cache(maxsize=256)
@@ -201,12 +203,12 @@ def _json(values: Any) -> str:
 def _arguments(query: Query, now: int, varying: tuple[str, ...] | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
-        arguments[name] = _json(value) if isinstance(value, list | tuple) else value
+        arguments[name] = _json(value) if isinstance(value, (list, tuple)) else value
     if varying is None:
         arguments.update(zip(query.columns, query.rows[0], strict=True))
         for column in _IDS:
             if column in arguments:
-                arguments[column] = id_of(arguments[column])
+                arguments[column] = bytearray(id_of(arguments[column]))
         return arguments
     columns = dict(
         zip(query.columns, zip(*query.rows, strict=True) if query.rows else [()] * len(query.columns), strict=True)
@@ -242,16 +244,18 @@ def _id_or_none(text: str) -> bytes:
     return id_ if len(id_) == _WIDTHS["id"] else bytes(_WIDTHS["id"])
 
 
+def _first_entry(now: int, row: Sequence[Any]) -> tuple[int, str, bytearray]:
+    """Give from when on a new job is due, what its first event says, and the hash of that."""
+    job_id, due, delay, rest, words = row[:_ASKED]
+    from_then = max(now, now + (delay or 0) if due is None else due)
+    data = f'{{"due":{from_then},{rest}' if from_then > now else f"{{{rest}"
+    return from_then, data, bytearray(sha256(GENESIS + covered(job_id, 1, now, words, data)).digest())
+
+
 def _worked_out(query: Query, now: int) -> Query:
-    """Give new jobs with what their first event says, and its hash."""
-    rows: list[Sequence[Value]] = []
-    given: Sequence[Sequence[Any]] = query.rows
-    for job_id, due, delay, rest, said, *others in given:
-        from_then = max(now, now + (delay or 0) if due is None else due)
-        data = f'{{"due":{from_then},{rest}' if from_then > now else f"{{{rest}"
-        head = sha256(GENESIS + covered(job_id, 1, now, said, data)).digest()
-        rows.append((job_id, from_then, data, head, *others))
-    return query._replace(columns=("id", "from_then", "data", "head", *query.columns[5:]), rows=rows)
+    """Give new jobs with what only the store knows of them."""
+    rows = [(row[0], *_first_entry(now, row), *row[_ASKED:]) for row in query.rows]
+    return query._replace(columns=("id", "from_then", "data", "head", *query.columns[_ASKED:]), rows=rows)
 
 
 def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], varying: tuple[str, ...] | None) -> str:
@@ -262,20 +266,19 @@ def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], vary
 
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
-    name = query.name
-    if name in MAKING:
+    if query.name in MAKING:
+        alone = QUERIES.get(query.name + ALONE)
+        if alone and len(query.rows) == 1:
+            return _execute_alone(cursor, now, query, alone)
         query = _worked_out(query, now)
-        name = f"{name}{ALONE}" if len(query.rows) == 1 and f"{name}{ALONE}" in QUERIES else name
     varying = _varying(query)
     arguments = _arguments(query, now, varying)
     answer: list[Columns] = []
-    for statement in QUERIES[name]:
+    for statement in QUERIES[query.name]:
         try:
             cursor.execute(_text(statement, query, arguments, varying), arguments)
         except sqlite.IntegrityError as problem:
-            if statement.names is None or "NOT NULL" not in str(problem):
-                raise
-            cursor.execute(_text(statement.names, query, arguments, varying), arguments)
+            cursor.execute(_text(_missing_names(statement, problem), query, arguments, varying), arguments)
             cursor.execute(_text(statement, query, arguments, varying), arguments)
         rows = cursor.fetchall() if cursor.description is not None else []
         match statement.asks, rows:
@@ -286,3 +289,32 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
             case _ if rows:
                 answer = rows
     return answer
+
+
+def _execute_alone(cursor: Any, now: int, query: Query, form: Sequence[Statement]) -> list[Columns]:
+    """Make one job, by statements that give no rows."""
+    row: Sequence[Any] = query.rows[0]
+    arguments: dict[str, Any] = {"now": now, **query.arguments, **dict(zip(query.columns, row, strict=True))}
+    arguments["from_then"], arguments["data"], arguments["head"] = _first_entry(now, row)
+    arguments["id"] = bytearray(id_of(row[0]))
+    absent = tuple([name for name, value in arguments.items() if value is None])
+    for statement in form:
+        try:
+            cursor.execute(_without(statement.sql, absent), arguments)
+        except sqlite.IntegrityError as problem:
+            cursor.execute(_without(_missing_names(statement, problem).sql, absent), arguments)
+            cursor.execute(_without(statement.sql, absent), arguments)
+    return []
+
+
+@lru_cache(maxsize=256)
+def _without(sql: str, absent: tuple[str, ...]) -> str:
+    """Give a statement that says NULL where an argument is absent: to bind None takes as long as ten numbers do."""
+    return re.sub(rf":({'|'.join(absent)})\b", "NULL", sql) if absent else sql
+
+
+def _missing_names(statement: Statement, problem: Exception) -> Statement:
+    """Give what writes the names that a statement did not find, or raise what else is wrong."""
+    if statement.names is None or "NOT NULL" not in str(problem):
+        raise problem
+    return statement.names

@@ -27,20 +27,34 @@ CREATE TABLE {schema}.events (
 CREATE UNIQUE INDEX events_request ON {schema}.events (job_id, request_id) WHERE request_id <> '';
 CREATE INDEX events_when ON {schema}.events USING brin (xid, at) WITH (autosummarize = on, pages_per_range = 32);
 
--- Whether these columns may stand in one row: which of them are there, as a number, and the number of each state. It is a
--- function because PostgreSQL parses every CHECK anew for every statement: a call is short, and what it calls is parsed once.
+-- Whether these columns may stand in one row: what its state asks for is there, and nothing that it forbids. A function, for
+-- PostgreSQL parses every CHECK anew for every statement: a call is short. Of a function it makes ready what it comes to.
 CREATE FUNCTION {schema}.fits(
     state {schema}.state, due bigint, owner text, token text, wait integer, result integer, error integer, ended_at bigint,
     incident text, resolved_at bigint
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RETURN (incident IS NULL OR (ended_at IS NOT NULL AND error IS NOT NULL)) AND (resolved_at IS NULL OR ended_at IS NOT NULL)
-       AND (
+    CASE state
         -- rendered from the lifecycle: shape
-        (due IS NOT NULL)::integer + 2 * (owner IS NOT NULL)::integer + 4 * (token IS NOT NULL)::integer + 8 * (wait IS NOT NULL)::integer + 16 * (result IS NOT NULL)::integer + 32 * (error IS NOT NULL)::integer + 64 * (ended_at IS NOT NULL)::integer
-        IS NOT DISTINCT FROM CASE state WHEN 'inbox' THEN 0 WHEN 'queued' THEN 1 WHEN 'retrying' THEN 33 WHEN 'claimed' THEN 6 WHEN 'running' THEN 6 WHEN 'waiting' THEN 8 WHEN 'parked' THEN 8 WHEN 'stalled' THEN 0 WHEN 'succeeded' THEN 80 WHEN 'failed' THEN 96 WHEN 'cancelled' THEN 64 WHEN 'dead_lettered' THEN 96 END
+        WHEN 'queued' THEN
+            RETURN num_nulls(due) = 0 AND num_nonnulls(owner, token, wait, result, error, ended_at, incident, resolved_at) = 0;
+        WHEN 'claimed', 'running' THEN
+            RETURN num_nulls(owner, token) = 0 AND num_nonnulls(due, wait, result, error, ended_at, incident, resolved_at) = 0;
+        WHEN 'succeeded' THEN
+            RETURN num_nulls(result, ended_at) = 0 AND num_nonnulls(due, owner, token, wait, error, incident) = 0;
+        WHEN 'inbox', 'stalled' THEN
+            RETURN num_nonnulls(due, owner, token, wait, result, error, ended_at, incident, resolved_at) = 0;
+        WHEN 'retrying' THEN
+            RETURN num_nulls(due, error) = 0 AND num_nonnulls(owner, token, wait, result, ended_at, incident, resolved_at) = 0;
+        WHEN 'waiting', 'parked' THEN
+            RETURN num_nulls(wait) = 0 AND num_nonnulls(due, owner, token, result, error, ended_at, incident, resolved_at) = 0;
+        WHEN 'failed', 'dead_lettered' THEN
+            RETURN num_nulls(error, ended_at) = 0 AND num_nonnulls(due, owner, token, wait, result) = 0;
+        WHEN 'cancelled' THEN
+            RETURN num_nulls(ended_at) = 0 AND num_nonnulls(due, owner, token, wait, result, error, incident) = 0;
         -- end
-    );
+        ELSE RETURN false;
+    END CASE;
 END $$;
 
 -- What the log comes to: small, and derived. Payload, wait, result and error stay in their events; `enqueued`,
@@ -164,7 +178,7 @@ CREATE TRIGGER jobs_stay BEFORE DELETE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.refuse('a job with a log stays');
 CREATE TRIGGER jobs_stay_all BEFORE TRUNCATE ON {schema}.jobs
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse('a job with a log stays');
-CREATE TRIGGER jobs_keep_their_name BEFORE UPDATE ON {schema}.jobs FOR EACH ROW WHEN (OLD.id <> NEW.id)
+CREATE TRIGGER jobs_keep_their_name BEFORE UPDATE OF id ON {schema}.jobs FOR EACH ROW WHEN (OLD.id <> NEW.id)
     EXECUTE FUNCTION {schema}.refuse('a job keeps its id');
 CREATE TRIGGER jobs_final BEFORE UPDATE ON {schema}.jobs FOR EACH ROW WHEN (OLD.state IN (
     -- rendered from the lifecycle: final
