@@ -102,12 +102,18 @@ class OwnServer(Server):
     def kill(self) -> None:
         """Kill it as a crash would, children and all."""
         if self._process is not None:
-            # Its children have sessions of their own, and would live on for a while and go on writing.
-            for pid in (self._process.pid, *_children(self._process.pid)):
+            # Its children have sessions of their own, and would live on for a while and go on writing. Stopped, it
+            # makes no more of them; and while one of them lives, the server cannot be started again.
+            os.kill(self._process.pid, signal.SIGSTOP)
+            children = _children(self._process.pid)
+            for pid in (*children, self._process.pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+            deadline = time.monotonic() + _STOP_SECONDS
+            while any(map(_is_alive, children)) and time.monotonic() < deadline:
+                time.sleep(0.01)
 
 
 @contextmanager
@@ -148,10 +154,21 @@ def _children(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended meanwhile
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-            if int(parent) == pid:
+            if int(_status(stat)[1]) == pid:
                 found.append(int(stat.parent.name))
     return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return _status(Path(f"/proc/{pid}/stat"))[0] not in {"Z", "X"}  # dead, and nobody has asked for it yet
+    except OSError:
+        return False
+
+
+def _status(stat: Path) -> list[str]:
+    """Give what the kernel says of a process: its state, its parent. In front stands its name, whatever that is."""
+    return stat.read_text().rpartition(")")[2].split()
 
 
 def find_binaries() -> Path:
