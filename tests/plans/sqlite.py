@@ -91,8 +91,8 @@ class Plan:
         self.whole: list[str] = []  # those that read all jobs, or all events
         self._cursor = cursor
 
-    def execute(self, statement: str, arguments: Mapping[str, Any]) -> None:
-        given = {**UNANSWERED, **arguments}
+    def execute(self, statement: str, arguments: Mapping[str, Any] | tuple[Any, ...]) -> None:
+        given = arguments if isinstance(arguments, tuple) else {**UNANSWERED, **arguments}
         steps = [row[3] for row in self._cursor.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()]
         self.steps += steps
         if _NAMES not in statement:

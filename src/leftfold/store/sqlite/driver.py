@@ -14,8 +14,8 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -67,17 +67,27 @@ class _Writers:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> "_Turn":
         """Wait for a turn, but not for long."""
-        mine = self._lock.acquire(timeout=_TURN_SECONDS)
-        try:
-            yield
-        finally:
-            if mine:
-                self._lock.release()
+        return _Turn(self.lock)
+
+
+class _Turn:
+    """A turn of one of them."""
+
+    __slots__ = ("_lock", "_mine")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self._mine = self._lock.acquire(timeout=_TURN_SECONDS)
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if self._mine:
+            self._lock.release()
 
 
 _FILES: Final[WeakValueDictionary[str, _Writers]] = WeakValueDictionary()

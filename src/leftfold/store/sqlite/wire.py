@@ -7,11 +7,12 @@ the interpreter for every row; so hashes are computed between the statements, fo
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -267,9 +268,8 @@ def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], vary
 def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Run one query; the last of its statements that gives rows gives the answer."""
     if query.name in MAKING:
-        alone = QUERIES.get(query.name + ALONE)
-        if alone and len(query.rows) == 1:
-            return _execute_alone(cursor, now, query, alone)
+        if len(query.rows) == 1 and query.name + ALONE in QUERIES:
+            return _execute_alone(cursor, now, query)
         query = _worked_out(query, now)
     varying = _varying(query)
     arguments = _arguments(query, now, varying)
@@ -291,29 +291,56 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     return answer
 
 
-def _execute_alone(cursor: Any, now: int, query: Query, form: Sequence[Statement]) -> list[Columns]:
+def _execute_alone(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Make one job, by statements that give no rows."""
     row: Sequence[Any] = query.rows[0]
-    arguments: dict[str, Any] = {"now": now, **query.arguments, **dict(zip(query.columns, row, strict=True))}
-    arguments["from_then"], arguments["data"], arguments["head"] = _first_entry(now, row)
-    arguments["id"] = bytearray(id_of(row[0]))
-    absent = tuple([name for name, value in arguments.items() if value is None])
-    for statement in form:
+    given = (now, *_first_entry(now, row), bytearray(id_of(row[0])), *query.arguments.values(), *row[_ASKED:])
+    absent = tuple([place for place, value in enumerate(given) if value is None])
+    for form in _forms(query.name, (*query.arguments, *query.columns[_ASKED:]), absent):
         try:
-            cursor.execute(_without(statement.sql, absent), arguments)
+            cursor.execute(form.sql, form.chosen(given))
         except sqlite.IntegrityError as problem:
-            cursor.execute(_without(_missing_names(statement, problem).sql, absent), arguments)
-            cursor.execute(_without(statement.sql, absent), arguments)
+            names = _missing_names(form, problem)
+            cursor.execute(names.sql, names.chosen(given))
+            cursor.execute(form.sql, form.chosen(given))
     return []
 
 
+class _Form(NamedTuple):
+    """A statement for one job, with `?` for each argument: Python looks up no names then, which takes a while."""
+
+    sql: str
+    chosen: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # its arguments, of all that there are
+    names: "_Form | None"
+
+
 @lru_cache(maxsize=256)
-def _without(sql: str, absent: tuple[str, ...]) -> str:
-    """Give a statement that says NULL where an argument is absent: to bind None takes as long as ten numbers do."""
-    return re.sub(rf":({'|'.join(absent)})\b", "NULL", sql) if absent else sql
+def _forms(query: str, names: tuple[str, ...], absent: tuple[int, ...]) -> list[_Form]:
+    """Give the statements of a query for one job. What is absent stands there as NULL: to bind None takes longest."""
+    names = ("now", "from_then", "data", "head", "id", *names)
+
+    def form(statement: Statement) -> _Form:
+        used: list[int] = []
+
+        def placed(match: re.Match[str]) -> str:
+            place = names.index(match[1])
+            if place in absent:
+                return "NULL"
+            used.append(place)
+            return "?"
+
+        sql = re.sub(r":([a-z_]+)", placed, statement.sql)
+        # Of one place alone, a getter gives what stands there, and no tuple.
+        chosen = itemgetter(*used) if len(used) > 1 else itemgetter(slice(used[0], used[0] + 1))
+        return _Form(sql, chosen, statement.names and form(statement.names))
+
+    return [form(statement) for statement in QUERIES[query + ALONE]]
 
 
-def _missing_names(statement: Statement, problem: Exception) -> Statement:
+_Named = TypeVar("_Named", Statement, _Form)
+
+
+def _missing_names(statement: _Named, problem: Exception) -> _Named:
     """Give what writes the names that a statement did not find, or raise what else is wrong."""
     if statement.names is None or "NOT NULL" not in str(problem):
         raise problem
