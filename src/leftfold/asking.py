@@ -69,7 +69,7 @@ def spec_of(job: NewJob) -> Spec:
 
 def enqueue(job: NewJob, job_id: str, by: c.Actor, request_id: str | None) -> c.Enqueue:
     """Ask for a new job."""
-    due, delay = split("due", job.due)
+    due, delay = (None, None) if job.due is None else split("due", job.due)
     policy: object = job.policy
     if not isinstance(policy, Policy):
         raise ValidationError(f"policy must be a leftfold.Policy, not {policy!r}")

@@ -106,6 +106,15 @@ class Enqueue(Creation):
     delay: int | None = None
     after: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Of most jobs nothing else was said, and there are many of them: then these are all of the checks.
+        is_timed = self.due is not None or self.delay is not None
+        if is_timed or self.policy is not DEFAULT_POLICY or self.after != () or self.request_id is not None:
+            super().__post_init__()
+        else:
+            CHECKS["job_id"](self.job_id)
+            self.spec.check()
+
 
 class Admit(SharedCommand):
     """Let a received job in, perhaps with a spec that the admission put in order."""

@@ -34,7 +34,7 @@ def to_payload(what: str, value: Any) -> Raw:
     Whatever msgspec can write is welcome; a NaN, which it writes as null, is not.
     """
     if isinstance(value, Raw):
-        return Raw(bytes(value))  # a copy: what is checked is what is written, whatever becomes of the caller's buffer
+        return value.copy()  # what is checked is what is written, whatever becomes of the caller's buffer
     try:
         text = msgspec.json.encode(value)
         if b"null" in text:
@@ -48,7 +48,8 @@ def to_payload(what: str, value: Any) -> Raw:
 def check_payload(what: str, payload: Raw) -> None:
     """Refuse a payload that is too large, not exactly one JSON value, or that not every reader would read alike."""
     text = bytes(payload)
-    limits.most(what, text, limits.PAYLOAD_BYTES_MAX)
+    if len(text) > limits.PAYLOAD_BYTES_MAX:
+        limits.most(what, text, limits.PAYLOAD_BYTES_MAX)
     try:
         text.isascii() or text.decode()
         _VALUE.decode(text)

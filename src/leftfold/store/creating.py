@@ -139,7 +139,7 @@ def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
 
 
 def _made(job_id: str) -> Receipt:
-    return Receipt(job_id=job_id, state=TARGETS[e.Enqueued], version=1, rev=1, attempt=0)
+    return Receipt(job_id=job_id, state=_ENQUEUING.target, version=1, rev=1, attempt=0)
 
 
 def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:

@@ -12,6 +12,7 @@ from typing import Final
 from leftfold.core import limits
 
 _COUNTER_BITS: Final = 12
+_COUNTER_MAX: Final = (1 << _COUNTER_BITS) - 1
 SHARDS: Final = 1 << 10
 _RANDOM_DIGITS: Final = 13
 
@@ -35,9 +36,12 @@ class Ids:
         with self._lock:
             first = max(self._clock() // 1000 << _COUNTER_BITS, self._last + 1)
             self._last = first + count - 1
-        made = []
+        made, time_ = [], ""
         for place in range(count):
-            text = f"{first + place:015x}"  # 12 digits of milliseconds, 3 of the counter
-            random = noise[place * _RANDOM_DIGITS : (place + 1) * _RANDOM_DIGITS]
-            made.append(f"{text[:8]}-{text[8:12]}-7{text[12:]}-{self._mark}{random[0]}-{random[1:]}")
+            counter = first + place & _COUNTER_MAX
+            if not time_ or not counter:  # what most of a batch have in common
+                milliseconds = f"{first + place >> _COUNTER_BITS:012x}"
+                time_ = f"{milliseconds[:8]}-{milliseconds[8:]}-7"
+            at = place * _RANDOM_DIGITS
+            made.append(f"{time_}{counter:03x}-{self._mark}{noise[at]}-{noise[at + 1 : at + _RANDOM_DIGITS]}")
         return made

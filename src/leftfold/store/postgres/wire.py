@@ -6,6 +6,7 @@ Batches go as array literals, made by joining texts: as fast as the fastest driv
 import re
 import select
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -71,11 +72,19 @@ def queries(schema: str) -> Mapping[str, str]:
     return {name: re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql.replace("%", "%%")) for name, sql in found.items()}
 
 
+#: Stands between texts while all of them are written at once: no text that PostgreSQL takes has it.
+_BETWEEN: Final = "\x00"
+
+
 def array(values: Iterable[Any]) -> str:
     """Give values as PostgreSQL writes an array. In most columns of a batch, all are the same."""
     given = tuple(values)
     if len(given) > 1 and _are_alike(given):
         return "{" + ",".join([_item(given[0])] * len(given)) + "}"
+    with suppress(TypeError):  # if there is more than texts
+        texts = _BETWEEN.join(given)
+        if texts.count(_BETWEEN) == len(given) - 1:
+            return '{"' + _escaped(texts).replace(_BETWEEN, '","') + '"}'
     return "{" + ",".join(map(_item, given)) + "}"
 
 
@@ -85,12 +94,14 @@ def _are_alike(values: Sequence[Any]) -> bool:
 
 def _item(value: Any) -> str:
     if isinstance(value, str):
-        if '"' in value or "\\" in value:
-            value = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{value}"'
+        return f'"{_escaped(value)}"'
     if isinstance(value, bytes):
         return f'"\\\\x{value.hex()}"'
     return "NULL" if value is None else str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @lru_cache(maxsize=256)
