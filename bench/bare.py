@@ -163,7 +163,7 @@ class BareSqlite:
     def prepare(path: str) -> None:
         """Drop what counts, and make the names."""
         connection = sqlite.connect(path, isolation_level=None)
-        for trigger in ("counted_in", "counted", "counted_out"):
+        for trigger in ("counted", "counted_out"):
             connection.execute(f"DROP TRIGGER leftfold_jobs_{trigger}")
         connection.executemany(
             "INSERT OR IGNORE INTO leftfold_names (n, name) VALUES (?, ?)",

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from leftfold import Engine
 from leftfold.asking import NewJob
 from leftfold.core import events as e
@@ -54,7 +56,7 @@ class Listening:
         self._store = store
 
     def run(self, operation: Operation[T]) -> T:
-        return self._store.run(operation._replace(steps=lambda: self._listen(operation.steps())))
+        return self._store.run(replace(operation, steps=lambda: self._listen(operation.steps())))
 
     def run_within(self, connection: object, operation: Operation[T]) -> T:
         return self._store.run_within(connection, operation)

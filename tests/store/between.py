@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
+from msgspec.structs import replace
 from tests.store.sides import Side, events, others, rows
 
 from leftfold.core.job import fold
@@ -32,10 +33,10 @@ class Between:
         self._store, self._place, self._act = store, place, act
 
     def run(self, operation: Operation[T]) -> T:
-        return self._store.run(operation._replace(steps=lambda: self._steps(operation.steps())))
+        return self._store.run(replace(operation, steps=lambda: self._steps(operation.steps())))
 
     def run_within(self, connection: object, operation: Operation[T]) -> T:
-        return self._store.run_within(connection, operation._replace(steps=lambda: self._steps(operation.steps())))
+        return self._store.run_within(connection, replace(operation, steps=lambda: self._steps(operation.steps())))
 
     def close(self) -> None:
         self._store.close()

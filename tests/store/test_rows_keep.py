@@ -109,3 +109,16 @@ def test_a_job_that_is_admitted_is_counted_where_it_then_is(world: World) -> Non
     world.tell(receipt.job_id, c.Admit(by=CLIENT, spec=Spec(kind="y", queue="b", priority=3)))
     (claim,) = world.claim("worker", queues=("b",))
     assert (claim.kind, claim.spec.priority) == ("y", 3)
+
+
+def test_new_jobs_are_counted_where_they_are(world: World) -> None:
+    lanes = [("x", "a"), ("x", "a"), ("y", "a"), ("x", "b")]
+    world.enqueue([Spec(kind=kind, queue=queue) for kind, queue in lanes])
+    world.enqueue([Spec(kind="x", queue="a", key="k")] * 2, "skip")
+    world.enqueue([Spec(kind="x", queue="a")])  # alone
+    world.receive(Spec(kind="x", queue="a"))
+    for side in world.sides:
+        counts = {(count.kind, count.queue, count.state): count.jobs for count in side.engine.counts()}
+        assert counts == {
+            ("x", "a", "queued"): 4, ("y", "a", "queued"): 1, ("x", "b", "queued"): 1, ("x", "a", "inbox"): 1,
+        }  # fmt: skip

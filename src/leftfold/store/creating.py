@@ -27,6 +27,9 @@ Creation = c.Enqueue | c.Receive
 
 #: `replace` cancels what nobody works on: a job that was never claimed, or that waits for its (next) claim.
 _REPLACEABLE: Final = (State.INBOX, State.QUEUED, State.RETRYING)
+#: Nobody else is quick. Before Python 3.12, a function of Python's looks for a member of an enum, and for its value.
+_CLIENT: Final = Who.CLIENT
+_CLIENTS: Final = Who.CLIENT.value
 _ENQUEUING: Final = Edge(None, e.Enqueued, TARGETS[e.Enqueued])
 _TRIES: Final = 5
 #: How many new jobs are sent to a store at once where it can be sent more meanwhile.
@@ -122,7 +125,7 @@ def _insert(commands: Sequence[Creation], forbidden: Forbidden) -> Steps[dict[st
 
 def is_quick(by: c.Actor, forbidden: Forbidden) -> bool:
     """Tell whether the short statements will do: who may not enqueue is told so by `decide`."""
-    return by.who is Who.CLIENT and (not forbidden or _ENQUEUING not in forbidden)
+    return by.who is _CLIENT and (not forbidden or _ENQUEUING not in forbidden)
 
 
 def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
@@ -145,12 +148,12 @@ def _made(job_id: str) -> Receipt:
 def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:
     by, request_id = commands[0].by, commands[0].request_id
     rows: list[Sequence[Value]] = []
-    words = said(e.Enqueued.wire, by.who.value, by.name)
+    words = said(e.Enqueued.wire, _CLIENTS, by.name)
     request_hash = None
     for command in commands:
         if request_id is not None:
             request_hash = c.fingerprint(command)
-            words = said(e.Enqueued.wire, by.who.value, by.name, request_id, request_hash)
+            words = said(e.Enqueued.wire, _CLIENTS, by.name, request_id, request_hash)
         rows.append((*_enqueue_row(command, words), request_hash))
     return Query(name, {"actor": by.name, "request_id": request_id}, _ENQUEUE_COLUMNS, rows)
 

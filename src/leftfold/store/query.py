@@ -10,6 +10,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from leftfold.core import events as e
 from leftfold.core.lifecycle import TARGETS
 from leftfold.core.record import FORMAT, GENESIS, SEAL_BYTES
@@ -42,7 +44,7 @@ class Query(NamedTuple):
 Steps = Generator[Query, list[Columns], T]
 
 
-class Operation(NamedTuple, Generic[T]):
+class Operation(msgspec.Struct, Generic[T], frozen=True):
     """Something to run in one transaction, from its first query anew if the database asks for that.
 
     `apart` allows each query to commit by itself: for operations whose every query is whole. `blind` means that none

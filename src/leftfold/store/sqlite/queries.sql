@@ -24,21 +24,30 @@ SELECT j.n, 1, j.created_at, {format}, (SELECT n FROM leftfold_names WHERE name 
        (SELECT n FROM leftfold_names WHERE name = :actor), :request_id, b.request_hash, b.data, substr(b.head, 1, {seal_bytes})
 FROM batch b CROSS JOIN leftfold_jobs j ON j.id = b.id
 
+-- part: counted
+INSERT INTO leftfold_counts
+SELECT j.queue, j.kind, j.state, count(*) FROM batch b CROSS JOIN leftfold_jobs j ON j.id = b.id WHERE true GROUP BY 1, 2, 3
+ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs
+
 -- name: enqueue
 -- Nothing can stand in the way of jobs without keys.
 {made};
 {appended};
+{counted};
 
 -- alone: enqueue
-INSERT INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
-                           state, priority, head, tenant, kind, queue, key, correlation_id)
+-- What is refused is undone with its transaction, or with its savepoint. So a statement need not be able to undo itself
+-- alone, for which SQLite would copy every page before it writes to it: OR FAIL, and no function is called.
+INSERT OR FAIL INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
+                                   state, priority, head, tenant, kind, queue, key, correlation_id)
 VALUES (:id, :now, :now, :from_then, :lease, 1, 0, 0, 0, 1,
         {enqueued}, :priority, :head, :tenant, :kind, :queue, :key, :correlation_id);
 INSERT INTO leftfold_names (name) VALUES ('enqueued'), (:actor) ON CONFLICT DO NOTHING;
-INSERT INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
+INSERT OR FAIL INTO leftfold_events (job, version, at, format, event, actor, request_id, request_hash, data, seal)
 VALUES ((SELECT n FROM leftfold_jobs WHERE id = :id), 1, :now, {format},
         (SELECT n FROM leftfold_names WHERE name = 'enqueued'), (SELECT n FROM leftfold_names WHERE name = :actor),
-        :request_id, :request_hash, :data, substr(:head, 1, {seal_bytes}));
+        :request_id, :request_hash, :data, :seal);
+INSERT INTO leftfold_counts VALUES (:queue, :kind, {enqueued}, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
 
 -- name: enqueue_keyed
 -- A job whose key is taken by a live one is not given back.
@@ -47,6 +56,7 @@ WHERE true
 ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
 RETURNING leftfold_text(id);
 {appended};
+{counted};
 
 -- name: holders
 -- The live jobs that hold these keys.
@@ -223,6 +233,7 @@ INSERT INTO leftfold_jobs ({columns})
 SELECT {columns} FROM batch WHERE true
 ON CONFLICT (tenant, kind, key) WHERE key IS NOT NULL AND ended_at IS NULL DO NOTHING
 RETURNING leftfold_text(id);
+{counted};
 
 -- name: project
 -- Rows that follow their log, each from the version that it was decided on.

@@ -294,9 +294,11 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
 def _execute_alone(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Make one job, by statements that give no rows."""
     row: Sequence[Any] = query.rows[0]
-    given = (now, *_first_entry(now, row), bytearray(id_of(row[0])), *query.arguments.values(), *row[_ASKED:])
+    from_then, data, head = _first_entry(now, row)
+    id_, asked = bytearray.fromhex(row[0].replace("-", "")), query.arguments
+    given = (now, from_then, data, head, head[:SEAL_BYTES], id_, asked["actor"], asked["request_id"], *row[_ASKED:])
     absent = tuple([place for place, value in enumerate(given) if value is None])
-    for form in _forms(query.name, (*query.arguments, *query.columns[_ASKED:]), absent):
+    for form in _forms(query.name, query.columns, absent):
         try:
             cursor.execute(form.sql, form.chosen(given))
         except sqlite.IntegrityError as problem:
@@ -304,6 +306,10 @@ def _execute_alone(cursor: Any, now: int, query: Query) -> list[Columns]:
             cursor.execute(names.sql, names.chosen(given))
             cursor.execute(form.sql, form.chosen(given))
     return []
+
+
+#: What is known of a new job, in front of its other columns.
+_MADE: Final = ("now", "from_then", "data", "head", "seal", "id", "actor", "request_id")
 
 
 class _Form(NamedTuple):
@@ -315,9 +321,9 @@ class _Form(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _forms(query: str, names: tuple[str, ...], absent: tuple[int, ...]) -> list[_Form]:
+def _forms(query: str, columns: tuple[str, ...], absent: tuple[int, ...]) -> list[_Form]:
     """Give the statements of a query for one job. What is absent stands there as NULL: to bind None takes longest."""
-    names = ("now", "from_then", "data", "head", "id", *names)
+    names = (*_MADE, *columns[_ASKED:])
 
     def form(statement: Statement) -> _Form:
         used: list[int] = []

@@ -4,7 +4,7 @@
 -- `wait`, `result` and `error` are the versions to find them at. Only lease end and renewals stand nowhere else.
 CREATE TABLE leftfold_jobs (
     n                   INTEGER PRIMARY KEY,  -- by which the events know their job: shorter than its id
-    id                  BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
+    id                  BLOB    NOT NULL UNIQUE,
     created_at          INTEGER NOT NULL,
     updated_at          INTEGER NOT NULL,
     ended_at            INTEGER,
@@ -62,7 +62,7 @@ CREATE UNIQUE INDEX leftfold_jobs_key ON leftfold_jobs (tenant, kind, key) WHERE
 -- in the job's row.
 CREATE TABLE leftfold_events (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
-    job          INTEGER NOT NULL REFERENCES leftfold_jobs (n),
+    job          INTEGER NOT NULL REFERENCES leftfold_jobs (n) DEFERRABLE INITIALLY DEFERRED,
     version      INTEGER NOT NULL CHECK (version > 0),
     at           INTEGER NOT NULL,
     format       INTEGER NOT NULL,
@@ -90,7 +90,8 @@ SELECT e.seq, e.job, e.version, e.at, e.format, (SELECT name FROM leftfold_names
        (SELECT name FROM leftfold_names WHERE n = e.actor) AS actor, e.request_id, e.request_hash, e.data, e.seal
 FROM leftfold_events e;
 
--- How many jobs are where. A file has one writer at a time, so nobody waits for these rows.
+-- How many jobs are where. A file has one writer at a time, so nobody waits for these rows. Who makes a job counts it;
+-- what becomes of it counts by itself.
 CREATE TABLE leftfold_counts (
     queue TEXT    NOT NULL,
     kind  TEXT    NOT NULL,
@@ -99,9 +100,6 @@ CREATE TABLE leftfold_counts (
     PRIMARY KEY (queue, kind, state)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER leftfold_jobs_counted_in AFTER INSERT ON leftfold_jobs BEGIN
-    INSERT INTO leftfold_counts VALUES (NEW.queue, NEW.kind, NEW.state, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
-END;
 CREATE TRIGGER leftfold_jobs_counted AFTER UPDATE OF queue, kind, state ON leftfold_jobs
 WHEN OLD.state <> NEW.state OR OLD.queue <> NEW.queue OR OLD.kind <> NEW.kind BEGIN
     UPDATE leftfold_counts SET jobs = jobs - 1 WHERE queue = OLD.queue AND kind = OLD.kind AND state = OLD.state;
@@ -167,11 +165,13 @@ CREATE TRIGGER leftfold_events_stay BEFORE DELETE ON leftfold_events WHEN NOT EX
 END;
 -- INSERT OR REPLACE and UPDATE OR REPLACE delete without asking the triggers above: whatever is unique is asked here. A
 -- number that nobody gave is -1 here.
+-- FAIL, not ABORT, where an insert is refused: it undoes nothing by itself, and so a statement may do without a copy of
+-- every page that it writes to. Whoever writes undoes all of it.
 CREATE TRIGGER leftfold_events_are_new BEFORE INSERT ON leftfold_events
 WHEN EXISTS (SELECT 1 FROM leftfold_events WHERE job = NEW.job AND version = NEW.version)
   OR (NEW.request_id IS NOT NULL AND EXISTS (SELECT 1 FROM leftfold_events WHERE job = NEW.job AND request_id = NEW.request_id))
   OR (NEW.seq <> -1 AND EXISTS (SELECT 1 FROM leftfold_events WHERE seq = NEW.seq)) BEGIN
-    SELECT raise(ABORT, 'leftfold: replacement of events is refused: what is on the log stands');
+    SELECT raise(FAIL, 'leftfold: replacement of events is refused: what is on the log stands');
 END;
 CREATE TRIGGER leftfold_names_stand BEFORE UPDATE ON leftfold_names BEGIN
     SELECT raise(ABORT, 'leftfold: update of names is refused: what is on the log stands');
@@ -185,7 +185,7 @@ WHEN EXISTS (SELECT 1 FROM leftfold_names WHERE n = NEW.n) BEGIN
 END;
 CREATE TRIGGER leftfold_jobs_are_new BEFORE INSERT ON leftfold_jobs
 WHEN EXISTS (SELECT 1 FROM leftfold_jobs WHERE id = NEW.id) OR EXISTS (SELECT 1 FROM leftfold_jobs WHERE n = NEW.n) BEGIN
-    SELECT raise(ABORT, 'leftfold: replacement of jobs is refused: a job with a log stays');
+    SELECT raise(FAIL, 'leftfold: replacement of jobs is refused: a job with a log stays');
 END;
 CREATE TRIGGER leftfold_jobs_keep_their_keys BEFORE INSERT ON leftfold_jobs
 WHEN NEW.key IS NOT NULL AND NEW.ended_at IS NULL AND EXISTS (
@@ -217,7 +217,7 @@ END;
 CREATE INDEX leftfold_maintenance_open ON leftfold_maintenance (open) WHERE open;
 CREATE TRIGGER leftfold_maintenance_ends BEFORE INSERT ON leftfold_events
 WHEN EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
-    SELECT raise(ABORT, 'leftfold: insert of events is refused: a maintenance is open: set open = 0 to end it');
+    SELECT raise(FAIL, 'leftfold: insert of events is refused: a maintenance is open: set open = 0 to end it');
 END;
 CREATE TRIGGER leftfold_maintenance_stands BEFORE UPDATE ON leftfold_maintenance WHEN NOT OLD.open BEGIN
     SELECT raise(ABORT, 'leftfold: update of maintenance is refused: what was done stands');
