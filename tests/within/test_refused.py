@@ -4,6 +4,7 @@ import importlib
 import sqlite3 as stdlib
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from tests.concurrency.crowd import Crowd, eventually, processes
 from tests.places import Place, logs_of
 from tests.within.hands import NO_TRACE, alchemy_engine, held, look, orders, traces
 
-from leftfold import Receipt
+from leftfold import NewJob, Receipt
 from leftfold.core.errors import KeyTakenError, StoreError, StoreUnavailableError, ValidationError
 from leftfold.store.sqlite.library import sqlite
 from leftfold.store.sqlite.within import commits_by_itself
@@ -312,3 +313,39 @@ def test_a_key_that_is_taken_while_we_wait_within_is_refused_without_a_trace(on_
         other.commit()
         assert set(logs_of(engine)) == {first.job_id}
         assert orders(on_postgres) == [1, 2]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_file_that_is_full_takes_nothing_else_from_the_callers_transaction(on_sqlite: Place, jobs: int) -> None:
+    with on_sqlite.open() as engine, closing(sqlite.connect(on_sqlite.path, isolation_level=None)) as mine:
+        mine.execute("CREATE TABLE baskets (name TEXT)")
+        mine.execute("BEGIN IMMEDIATE")
+        mine.execute("INSERT INTO baskets VALUES ('before')")
+        ((pages,),) = mine.execute("PRAGMA page_count").fetchall()
+        mine.execute(f"PRAGMA max_page_count = {pages + 4}").fetchall()
+        made: list[object] = []
+
+        def fill() -> None:
+            while True:
+                made.extend(engine.enqueue_many([NewJob("work", "x" * 500)] * jobs, within=mine))
+
+        with pytest.raises(StoreUnavailableError, match="no space is left"):
+            fill()
+        mine.execute("PRAGMA max_page_count = 1000000").fetchall()
+        mine.execute("INSERT INTO baskets VALUES ('after')")
+        mine.execute("COMMIT")
+        assert mine.execute("SELECT name FROM baskets").fetchall() == [("before",), ("after",)]
+        assert len(logs_of(engine)) == len(made) > 0
+        assert engine.verify().is_clean
+
+
+def test_what_rolls_the_callers_transaction_back_is_told_as_it_is(on_sqlite: Place) -> None:
+    with on_sqlite.open() as engine, closing(sqlite.connect(on_sqlite.path, isolation_level=None)) as mine:
+        mine.execute(
+            "CREATE TRIGGER mine BEFORE INSERT ON leftfold_events BEGIN SELECT raise(ROLLBACK, 'all of it'); END"
+        )
+        mine.execute("BEGIN")
+        with pytest.raises(StoreError, match="all of it"):
+            engine.enqueue("work", within=mine)
+        assert not mine.in_transaction
+        assert logs_of(engine) == {}

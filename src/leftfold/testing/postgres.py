@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,8 @@ _USERS: Final = ("postgres", "nobody")
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
+_DEAD: Final = frozenset({"", "Z", "X"})  # or dead, and nobody has asked for it yet
+_STOPPED: Final = _DEAD | {"T", "t"}
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded here: behind a fork it could wait
 USER: Final = "leftfold"
 
@@ -104,16 +106,16 @@ class OwnServer(Server):
         if self._process is not None:
             # Its children have sessions of their own, and would live on for a while and go on writing. Stopped, it
             # makes no more of them; and while one of them lives, the server cannot be started again.
-            os.kill(self._process.pid, signal.SIGSTOP)
-            children = _children(self._process.pid)
-            for pid in (*children, self._process.pid):
+            server = self._process.pid
+            self._process.send_signal(signal.SIGSTOP)
+            _wait_until(lambda: _state(server) in _STOPPED)
+            children = _children(server)
+            for pid in (*children, server):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
-            deadline = time.monotonic() + _STOP_SECONDS
-            while any(map(_is_alive, children)) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            _wait_until(lambda: all(_state(child) in _DEAD for child in children))
 
 
 @contextmanager
@@ -159,11 +161,20 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _is_alive(pid: int) -> bool:
+def _state(pid: int) -> str:
+    """Give the letter by which the kernel calls what a process does; none if there is no such process."""
     try:
-        return _status(Path(f"/proc/{pid}/stat"))[0] not in {"Z", "X"}  # dead, and nobody has asked for it yet
+        return _status(Path(f"/proc/{pid}/stat"))[0]
     except OSError:
-        return False
+        return ""
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _STOP_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise StoreError(f"a process of PostgreSQL did not end within {_STOP_SECONDS:.0f} s")
+        time.sleep(0.002)
 
 
 def _status(stat: Path) -> list[str]:

@@ -95,7 +95,7 @@ def _are_alike(values: Sequence[Any]) -> bool:
 def _item(value: Any) -> str:
     if isinstance(value, str):
         return f'"{_escaped(value)}"'
-    if isinstance(value, bytes):
+    if isinstance(value, (bytes, bytearray)):
         return f'"\\\\x{value.hex()}"'
     return "NULL" if value is None else str(value)
 
@@ -155,7 +155,7 @@ def _differ_in(varying: frozenset[str], names: Sequence[str], columns: Sequence[
 
 def _scalar(value: Any) -> Any:
     """Give a value as a text: a statement with numbers of another size would be another one to psycopg."""
-    return value if value is None or isinstance(value, (str, bytes)) else str(value)
+    return value if value is None or isinstance(value, (str, bytes, bytearray)) else str(value)
 
 
 _UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) \(([\w, ]+)\)")

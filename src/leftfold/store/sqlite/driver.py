@@ -268,8 +268,10 @@ class SqliteStore:
         for _ in range(_TRIES):
             cursor.execute("SAVEPOINT leftfold")
             try:
-                answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock()))
+                answer = drive(operation.steps(), functools.partial(execute, cursor, self._clock(), within=True))
             except BaseException as problem:
+                if not cursor.connection.in_transaction:
+                    raise  # SQLite has rolled all of it back, or somebody's trigger
                 cursor.execute("ROLLBACK TO leftfold")
                 cursor.execute("RELEASE leftfold")
                 if isinstance(problem, Again) or isinstance(translated(problem, self._shown), Again):

@@ -36,8 +36,9 @@ ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs
 {counted};
 
 -- alone: enqueue
--- What is refused is undone with its transaction, or with its savepoint. So a statement need not be able to undo itself
--- alone, for which SQLite would copy every page before it writes to it: OR FAIL, and no function is called.
+-- In a transaction of our own, which is rolled back whatever goes wrong. So a statement need not be able to undo itself,
+-- for which SQLite would copy every page before it writes to it: OR FAIL, and no function is called. Not in somebody
+-- else's: where the disk is full, SQLite would roll all of that back.
 INSERT OR FAIL INTO leftfold_jobs (id, created_at, updated_at, due, lease, version, renewals, attempt, failures, enqueued,
                                    state, priority, head, tenant, kind, queue, key, correlation_id)
 VALUES (:id, :now, :now, :from_then, :lease, 1, 0, 0, 0, 1,

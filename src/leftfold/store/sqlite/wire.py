@@ -265,10 +265,13 @@ def _text(statement: Statement, query: Query, arguments: Mapping[str, Any], vary
     return _narrowed(statement.sql, arguments) if statement.is_narrowed else statement.sql
 
 
-def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
-    """Run one query; the last of its statements that gives rows gives the answer."""
+def execute(cursor: Any, now: int, query: Query, *, within: bool = False) -> list[Columns]:
+    """Run one query; the last of its statements that gives rows gives the answer.
+
+    `within` a transaction of somebody else's, each statement must be able to undo itself: see the form for one job.
+    """
     if query.name in MAKING:
-        if len(query.rows) == 1 and query.name + ALONE in QUERIES:
+        if not within and len(query.rows) == 1 and query.name + ALONE in QUERIES:
             return _execute_alone(cursor, now, query)
         query = _worked_out(query, now)
     varying = _varying(query)
@@ -291,6 +294,10 @@ def execute(cursor: Any, now: int, query: Query) -> list[Columns]:
     return answer
 
 
+#: What is known of a new job, in front of its other columns: see `given`.
+_MADE: Final = ("now", "from_then", "data", "head", "seal", "id", "actor", "request_id")
+
+
 def _execute_alone(cursor: Any, now: int, query: Query) -> list[Columns]:
     """Make one job, by statements that give no rows."""
     row: Sequence[Any] = query.rows[0]
@@ -306,10 +313,6 @@ def _execute_alone(cursor: Any, now: int, query: Query) -> list[Columns]:
             cursor.execute(names.sql, names.chosen(given))
             cursor.execute(form.sql, form.chosen(given))
     return []
-
-
-#: What is known of a new job, in front of its other columns.
-_MADE: Final = ("now", "from_then", "data", "head", "seal", "id", "actor", "request_id")
 
 
 class _Form(NamedTuple):

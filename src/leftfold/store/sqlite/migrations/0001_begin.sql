@@ -166,7 +166,7 @@ END;
 -- INSERT OR REPLACE and UPDATE OR REPLACE delete without asking the triggers above: whatever is unique is asked here. A
 -- number that nobody gave is -1 here.
 -- FAIL, not ABORT, where an insert is refused: it undoes nothing by itself, and so a statement may do without a copy of
--- every page that it writes to. Whoever writes undoes all of it.
+-- every page that it writes to. The engine rolls back all of it. Of a statement by hand, the rows before the refused one stay.
 CREATE TRIGGER leftfold_events_are_new BEFORE INSERT ON leftfold_events
 WHEN EXISTS (SELECT 1 FROM leftfold_events WHERE job = NEW.job AND version = NEW.version)
   OR (NEW.request_id IS NOT NULL AND EXISTS (SELECT 1 FROM leftfold_events WHERE job = NEW.job AND request_id = NEW.request_id))
