@@ -24,6 +24,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests had to be done again."""
+    again = list(steady.told(terminalreporter.stats.get("passed", [])))
+    if again:
+        terminalreporter.section("done again")
+        terminalreporter.write_line("\n\n".join(again))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server: the one that is given, or one of our own, which each test process starts when it needs it.

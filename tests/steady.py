@@ -1,18 +1,21 @@
 """Tests on real time count while the machine keeps it.
 
 A worker cannot keep a lease of a second on a machine that stands still for two, and nothing is wrong with it then. So
-while such tests run, somebody looks at the clock and writes a little to the disk. A test that fails while the machine
-was held up is done again; one that fails while it kept time has failed.
+while such tests run, somebody looks at the clock and writes a little to the disk: a process of its own, which nothing
+but the machine holds up. A test that fails while that was so is done again, and told at the end; one that fails while
+the machine kept time has failed.
 """
 
-import os
-import threading
+import atexit
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile
-from types import TracebackType
-from typing import Final
+from tempfile import NamedTemporaryFile
+from typing import Final, NamedTuple, Protocol
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -22,33 +25,63 @@ TIMED: Final = ("worker", "chaos")
 #: Late by so much, and a lease of half a second, renewed at half of it, may be lost.
 LATE: Final = 0.1
 TRIES: Final = 4
-_LOOK_EVERY: Final = 0.02
+_SECTION: Final = "held up"
+
+#: Writes a line for each time that it was late, until whoever started it is gone: when that was, and by how much.
+_WATCH: Final = """
+import os, sys, tempfile, time
+parent, late = os.getppid(), float(sys.argv[1])
+with tempfile.TemporaryFile() as disk:
+    print("looks", flush=True)
+    while os.getppid() == parent:
+        begun = time.monotonic()
+        time.sleep(0.02)
+        os.pwrite(disk.fileno(), b"tick", 0)
+        os.fsync(disk.fileno())
+        spent = time.monotonic() - begun - 0.02
+        if spent > late:
+            print(begun + spent, spent, flush=True)
+"""
 
 
-class Watch:
-    """Tells how late the machine was at its latest, from the beginning of the block to its end."""
+class Looks(Protocol):
+    """Tells by how much the machine was late at its latest since then."""
 
-    def __init__(self) -> None:
-        self.latest = 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+    def latest(self, since: float) -> float:
+        """Give it in seconds; 0 if it kept time."""
 
-    def __enter__(self) -> "Watch":
-        self._thread.start()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
+class Watch(NamedTuple):
+    """A process that looks, and what it writes to."""
 
-    def _look(self) -> None:
-        with TemporaryFile() as file:
-            while not self._over.is_set():
-                begun = time.monotonic()
-                self._over.wait(_LOOK_EVERY)
-                os.pwrite(file.fileno(), b"tick", 0)
-                os.fsync(file.fileno())
-                self.latest = max(self.latest, time.monotonic() - begun - _LOOK_EVERY)
+    process: "subprocess.Popen[bytes]"
+    seen: Path
+
+    def latest(self, since: float) -> float:
+        lines = [line.split() for line in self.seen.read_text().splitlines()[1:]]
+        return max((float(late) for at, late in lines if float(at) >= since), default=0.0)
+
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """Let somebody look while the block lasts."""
+    with NamedTemporaryFile(prefix="leftfold-watch-") as seen:
+        process = subprocess.Popen([sys.executable, "-c", _WATCH, str(LATE)], stdout=seen)
+        try:
+            while not Path(seen.name).read_text():
+                time.sleep(0.01)  # it starts
+            yield Watch(process, Path(seen.name))
+        finally:
+            process.kill()
+            process.wait()
+
+
+@cache
+def the_watch() -> Watch:
+    """Give the one of this test process: it ends with it."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(watching())
 
 
 def is_timed(path: Path) -> bool:
@@ -56,25 +89,33 @@ def is_timed(path: Path) -> bool:
     return path.parent.name in TIMED
 
 
-def tried(
-    once: Callable[[], list[pytest.TestReport]], watch: Callable[[], Watch] = Watch
-) -> tuple[list[pytest.TestReport], list[float]]:
-    """Run a test, again if it failed while the machine was held up; gives its last reports, and the delays before."""
-    held_up: list[float] = []
+def tried(once: Callable[[], list[pytest.TestReport]], watch: Looks) -> tuple[list[pytest.TestReport], list[str]]:
+    """Run a test, again if it failed while the machine was held up; gives its last reports, and what was before."""
+    before: list[str] = []
     while True:
-        with watch() as seen:
-            reports = once()
-        if not any(report.failed for report in reports) or seen.latest < LATE or len(held_up) == TRIES - 1:
-            return reports, held_up
-        held_up.append(seen.latest)
+        begun = time.monotonic()
+        reports = once()
+        failed = [report for report in reports if report.failed]
+        late = watch.latest(begun) if failed else 0.0
+        if not late or len(before) == TRIES - 1:
+            return reports, before
+        before.append(f"failed while the machine stood still for {late:.2f} s:\n{failed[0].longreprtext}")
 
 
 def run(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Do what pytest does with one test, and say how often it took more than one."""
+    """Do what pytest does with one test."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports, held_up = tried(lambda: runtestprotocol(item, log=False, nextitem=nextitem))
+    reports, before = tried(lambda: runtestprotocol(item, log=False, nextitem=nextitem), the_watch())
     for report in reports:
-        if held_up:
-            report.sections.append(("held up", f"done again: the machine stood still for {held_up} s"))
+        if report.when == "call":
+            report.sections += [(_SECTION, text) for text in before]
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def told(reports: list[pytest.TestReport]) -> Iterator[str]:
+    """Say which tests passed only when they were done again, and how they had failed."""
+    for report in reports:
+        for title, text in report.sections:
+            if title == _SECTION:
+                yield f"{report.nodeid} {text}"

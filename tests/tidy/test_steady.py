@@ -1,72 +1,67 @@
-"""A test on real time is done again only if it failed while the machine stood still."""
+"""A test on real time is done again only if it failed while the machine stood still, and that is told."""
 
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from tests.steady import LATE, TRIES, Watch, is_timed, tried
+from tests.steady import LATE, TRIES, is_timed, told, tried, watching
 
 ROOT = Path(__file__).parents[2]
-WATCHING = """
-import sys
-from tests.steady import Watch
-with Watch() as watch:
-    print("looks", flush=True)
-    sys.stdin.readline()
-print(watch.latest)
-"""
-
-
 Ending = Literal["passed", "failed"]
 
 
 def report(outcome: Ending) -> pytest.TestReport:
-    return pytest.TestReport("test", ("", 0, ""), {}, outcome, None, "call", start=0, stop=0, duration=0)
+    return pytest.TestReport("test", ("", 0, ""), {}, outcome, "why it failed", "call", start=0, stop=0, duration=0)
 
 
-def late_by(*seconds: float) -> list[Watch]:
-    """Give watches that have seen so much, in the order of their use."""
-    watches = [Watch() for _ in seconds]
-    for watch, latest in zip(watches, seconds, strict=True):
-        watch.latest = latest
-    return watches[::-1]
+class Seen:
+    """What a watch saw, each time that it is asked."""
+
+    def __init__(self, *late: float) -> None:
+        self._late = iter(late)
+
+    def latest(self, since: float) -> float:  # noqa: ARG002 - as a watch is asked
+        return next(self._late)
 
 
 @pytest.mark.parametrize(
     ("outcomes", "late", "runs", "last"),
     [
-        (["passed"], [9.0], 1, "passed"),
-        (["failed", "passed"], [0.0, 0.0], 1, "failed"),  # the machine kept time: it has failed
-        (["failed", "passed"], [9.0, 0.0], 2, "passed"),
+        (["passed"], [], 1, "passed"),
+        (["failed", "passed"], [0.0], 1, "failed"),  # the machine kept time: it has failed
+        (["failed", "passed"], [9.0], 2, "passed"),
         (["failed", "failed"], [9.0, 0.0], 2, "failed"),
         (["failed"] * 9, [9.0] * 9, TRIES, "failed"),  # some time or other it has
     ],
 )
 def test_what_failed_while_the_machine_stood_still_is_done_again(
-    outcomes: list[Ending], late: list[float], runs: int, last: str, monkeypatch: pytest.MonkeyPatch
+    outcomes: list[Ending], late: list[float], runs: int, last: str
 ) -> None:
-    monkeypatch.setattr(Watch, "_look", lambda _: None)  # what it has seen is given
-    given, watches = iter(outcomes), late_by(*late)
-    reports, held_up = tried(lambda: [report(next(given))], watches.pop)
+    given = iter(outcomes)
+    reports, before = tried(lambda: [report(next(given))], Seen(*late))
     assert [each.outcome for each in reports] == [last]
-    assert len(held_up) == runs - 1
+    assert before == ["failed while the machine stood still for 9.00 s:\nwhy it failed"] * (runs - 1)
 
 
-def test_a_watch_sees_that_its_process_stood_still() -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", WATCHING], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "looks\n"
-    child.send_signal(signal.SIGSTOP)
-    time.sleep(3 * LATE)  # to stand still takes its time
-    child.send_signal(signal.SIGCONT)
-    told, _ = child.communicate("\n", timeout=60)
-    assert float(told) > LATE
+def test_a_watch_sees_that_the_machine_stood_still_and_when() -> None:
+    with watching() as watch:
+        begun = time.monotonic()
+        watch.process.send_signal(signal.SIGSTOP)
+        time.sleep(3 * LATE)  # to stand still takes its time
+        watch.process.send_signal(signal.SIGCONT)
+        deadline = begun + 60
+        while not (late := watch.latest(begun)) and time.monotonic() < deadline:
+            time.sleep(0.01)  # it writes it down
+        assert late > LATE
+        assert watch.latest(time.monotonic() + 60) == 0, "nothing since then"
+
+
+def test_what_was_done_again_is_told_with_how_it_had_failed() -> None:
+    again = report("passed")
+    again.sections = [("Captured stdout call", "words"), ("held up", "failed while …")]
+    assert list(told([report("passed"), again])) == ["test failed while …"]
 
 
 def test_only_tests_of_workers_and_of_chaos_are_on_real_time() -> None:
