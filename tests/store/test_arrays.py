@@ -34,6 +34,7 @@ def test_texts_come_back_as_they_were(postgres: Server, values: list[str | None]
         (["NULL", "null", None], "text"),
         ([1, -2, None], "integer"),
         ([b"\x00\xff", b""], "bytea"),
+        ([bytearray(b"\x00\xff"), bytearray(b"a")], "bytea"),
         (["a"] * 3, "text"),
     ],
 )
