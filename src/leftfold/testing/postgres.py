@@ -108,14 +108,15 @@ class OwnServer(Server):
             # makes no more of them; and while one of them lives, the server cannot be started again.
             server = self._process.pid
             self._process.send_signal(signal.SIGSTOP)
-            _wait_until(lambda: _state(server) in _STOPPED)
+            _awaited(lambda: _state(server) in _STOPPED)
             children = _children(server)
             for pid in (*children, server):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
-            _wait_until(lambda: all(_state(child) in _DEAD for child in children))
+            if not _awaited(lambda: all(_state(child) in _DEAD for child in children)):
+                raise StoreError(f"processes of PostgreSQL did not end within {_STOP_SECONDS:.0f} s of their kill")
 
 
 @contextmanager
@@ -169,12 +170,14 @@ def _state(pid: int) -> str:
         return ""
 
 
-def _wait_until(is_so: Callable[[], bool]) -> None:
+def _awaited(is_so: Callable[[], bool]) -> bool:
+    """Wait until it is so, but not for ever; tells whether it is."""
     deadline = time.monotonic() + _STOP_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
-            raise StoreError(f"a process of PostgreSQL did not end within {_STOP_SECONDS:.0f} s")
-        time.sleep(0.002)
+            return False
+        time.sleep(0.002)  # the kernel tells nobody
+    return True
 
 
 def _status(stat: Path) -> list[str]:
