@@ -25,22 +25,21 @@ TIMED: Final = ("worker", "chaos")
 #: Late by so much, and a lease of half a second, renewed at half of it, may be lost.
 LATE: Final = 0.1
 TRIES: Final = 4
+_PATIENCE: Final = 60.0
 _SECTION: Final = "held up"
 
-#: Writes a line for each time that it was late, until whoever started it is gone: when that was, and by how much.
+#: Writes a line for each look, until whoever started it is gone: when that was over, and by how much it was late.
 _WATCH: Final = """
-import os, sys, tempfile, time
-parent, late = os.getppid(), float(sys.argv[1])
+import os, tempfile, time
+parent = os.getppid()
 with tempfile.TemporaryFile() as disk:
-    print("looks", flush=True)
     while os.getppid() == parent:
         begun = time.monotonic()
         time.sleep(0.02)
         os.pwrite(disk.fileno(), b"tick", 0)
         os.fsync(disk.fileno())
-        spent = time.monotonic() - begun - 0.02
-        if spent > late:
-            print(begun + spent, spent, flush=True)
+        over = time.monotonic()
+        print(over, over - begun - 0.02, flush=True)
 """
 
 
@@ -48,7 +47,7 @@ class Looks(Protocol):
     """Tells by how much the machine was late at its latest since then."""
 
     def latest(self, since: float) -> float:
-        """Give it in seconds; 0 if it kept time."""
+        """Give it in seconds; 0 if it kept time, or nearly so."""
 
 
 class Watch(NamedTuple):
@@ -58,19 +57,30 @@ class Watch(NamedTuple):
     seen: Path
 
     def latest(self, since: float) -> float:
-        lines = [line.split() for line in self.seen.read_text().splitlines()[1:]]
-        return max((float(late) for at, late in lines if float(at) >= since), default=0.0)
+        asked = time.monotonic()
+        looks = self.looks()
+        while looks[-1][0] < asked and time.monotonic() < asked + _PATIENCE:  # it may be held up at this very moment
+            time.sleep(0.01)
+            looks = self.looks()
+        late = max((late for over, late in looks if over >= since), default=0.0)
+        return late if late > LATE else 0.0
+
+    def looks(self) -> list[tuple[float, float]]:
+        """Give what it saw so far, line by line; of the last one a part may be there."""
+        lines = self.seen.read_text().rpartition("\n")[0].splitlines()
+        return [(float(over), float(late)) for over, late in map(str.split, lines)]
 
 
 @contextmanager
 def watching() -> Iterator[Watch]:
     """Let somebody look while the block lasts."""
     with NamedTemporaryFile(prefix="leftfold-watch-") as seen:
-        process = subprocess.Popen([sys.executable, "-c", _WATCH, str(LATE)], stdout=seen)
+        process = subprocess.Popen([sys.executable, "-c", _WATCH], stdout=seen)
+        watch = Watch(process, Path(seen.name))
         try:
-            while not Path(seen.name).read_text():
+            while not watch.looks():
                 time.sleep(0.01)  # it starts
-            yield Watch(process, Path(seen.name))
+            yield watch
         finally:
             process.kill()
             process.wait()
