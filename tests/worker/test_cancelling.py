@@ -25,16 +25,16 @@ def told(handle: Any) -> list[str]:
 
 
 def test_who_is_asked_to_stop_hears_it_long_before_the_lease_is_renewed(app: App) -> None:
-    begun = threading.Semaphore(0)
+    begun: list[str] = []  # a job is running before its handler is: who is cancelled in between never begins
 
     @app.job(lease=3600)
     async def wait(ctx: Context) -> None:
-        begun.release()
+        begun.append("wait")
         await asyncio.sleep(SECONDS)
 
     @app.job(lease=3600)
     def look(ctx: SyncContext) -> None:
-        begun.release()
+        begun.append("look")
         while not ctx.cancelled:
             threading.Event().wait(0.01)  # the handler at work
         raise asyncio.CancelledError
@@ -43,7 +43,7 @@ def test_who_is_asked_to_stop_hears_it_long_before_the_lease_is_renewed(app: App
 
     async def main() -> None:
         async with working(app, poll=0.1):
-            await until(lambda: all(handle.get().state is State.RUNNING for handle in handles))
+            await until(lambda: len(begun) == len(handles))
             for handle in handles:
                 await handle.acancel(reason="enough")
             await until(lambda: all(handle.get().state is State.CANCELLED for handle in handles))
@@ -58,10 +58,11 @@ def test_who_is_asked_to_stop_hears_it_long_before_the_lease_is_renewed(app: App
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_who_does_not_stop_is_cancelled_without_its_handler(app: App, is_async: bool) -> None:
-    let_go = threading.Event()
+    begun, let_go = threading.Event(), threading.Event()
 
     @app.job(name="deaf", lease=3600)
     async def deaf() -> str:
+        begun.set()
         while not let_go.is_set():
             try:
                 await asyncio.sleep(0.01)
@@ -71,6 +72,7 @@ def test_who_does_not_stop_is_cancelled_without_its_handler(app: App, is_async: 
 
     @app.job(name="deaf_too", lease=3600)
     def deaf_too() -> str:
+        begun.set()
         let_go.wait(SECONDS)
         return "too late"
 
@@ -82,7 +84,7 @@ def test_who_does_not_stop_is_cancelled_without_its_handler(app: App, is_async: 
 
     async def main() -> None:
         async with working(app, poll=0.1, cancel_grace=0.2, concurrency=1):
-            await until(lambda: handle.get().state is State.RUNNING)
+            await until(begun.is_set)
             await handle.acancel()
             await until(lambda: handle.get().state is State.CANCELLED)
             one = await after.aenqueue()
@@ -98,8 +100,11 @@ def test_who_does_not_stop_is_cancelled_without_its_handler(app: App, is_async: 
 
 
 def test_who_finishes_first_has_finished(app: App) -> None:
+    begun = threading.Event()
+
     @app.job(lease=3600)
     async def quick(ctx: Context) -> str:
+        begun.set()
         try:
             await asyncio.sleep(SECONDS)
         except asyncio.CancelledError:
@@ -110,7 +115,7 @@ def test_who_finishes_first_has_finished(app: App) -> None:
 
     async def main() -> None:
         async with working(app, poll=0.1):
-            await until(lambda: handle.get().state is State.RUNNING)
+            await until(begun.is_set)
             await handle.acancel()
             assert await handle.aresult(timeout=SECONDS) == "done"
 
@@ -120,10 +125,11 @@ def test_who_finishes_first_has_finished(app: App) -> None:
 
 
 def test_a_hard_cancellation_is_heard_soon(app: App) -> None:
-    stopped = threading.Event()
+    begun, stopped = threading.Event(), threading.Event()
 
     @app.job(lease=3600)
     async def wait() -> None:
+        begun.set()
         try:
             await asyncio.sleep(SECONDS)
         finally:
@@ -133,7 +139,7 @@ def test_a_hard_cancellation_is_heard_soon(app: App) -> None:
 
     async def main() -> None:
         async with working(app, poll=0.1):
-            await until(lambda: handle.get().state is State.RUNNING)
+            await until(begun.is_set)
             await handle.acancel(mode="hard")
             assert handle.get().state is State.CANCELLED, "at once"
             await until(stopped.is_set)
@@ -144,10 +150,11 @@ def test_a_hard_cancellation_is_heard_soon(app: App) -> None:
 
 
 def test_who_blocks_the_event_loop_is_cancelled_all_the_same(app: App) -> None:
-    let_go = threading.Event()
+    begun, let_go = threading.Event(), threading.Event()
 
     @app.job(name="block", lease=3600)
     async def block(ctx: Context) -> str:
+        begun.set()
         let_go.wait(SECONDS)  # the whole worker waits with it
         return "too late"
 
@@ -155,7 +162,7 @@ def test_who_blocks_the_event_loop_is_cancelled_all_the_same(app: App) -> None:
 
     def cancel() -> None:
         with suppress(TimeoutError):
-            eventually(lambda: handle.get().state is State.RUNNING, SECONDS)
+            eventually(begun.is_set, SECONDS)
             handle.cancel(reason="enough")
             eventually(lambda: handle.get().state is State.CANCELLED, SECONDS)
         let_go.set()
