@@ -115,9 +115,10 @@ class _Words:
     """Names for the jobs, and for the leases by the claim that they began with."""
 
     def __init__(self, scene: Scene, found: Mapping[str, Log]) -> None:
+        self._tag = tag_of(scene.number)
         self.names = {scene.job: "job", scene.other: "other"}
         for job_id in sorted(set(found) - set(self.names)):
-            name = f"new of {found[job_id].records[0].actor}"
+            name = f"new of {found[job_id].records[0].actor}, {found[job_id].job.spec.key}".replace(self._tag, "N")
             again = sum(1 for known in self.names.values() if known.startswith(name))
             self.names[job_id] = f"{name} {again + 1}"
         self._leases: dict[str, str] = {}
@@ -125,7 +126,6 @@ class _Words:
             for record in found[job_id].records if job_id in found else ():
                 if isinstance(record.event, e.Claimed):
                     self._leases.setdefault(record.event.token, f"lease of {name} from {record.version}")
-        self._tag = tag_of(scene.number)
 
     def said(self, value: Any) -> str:
         """Give a value as text, with names in it."""

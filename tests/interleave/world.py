@@ -92,7 +92,7 @@ class World:
         if outcome in allowed:
             return None
         if (pair.left.by_job or pair.right.by_job) and all(
-            any(part == may.parts()[name] for may in allowed) for name, part in outcome.parts().items()
+            any(part == may.parts().get(name) for may in allowed) for name, part in outcome.parts().items()
         ):
             return None
         return f"ended as {outcome}\nbut in order " + "\nor ".join(map(str, allowed))
