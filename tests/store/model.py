@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.decide import NOTHING_FORBIDDEN, Forbidden, apply
@@ -209,7 +211,7 @@ class Model:
         asked = (c.fingerprint(wish.command()), wish.queues, wish.kinds, wish.limit, None)
         name = ("", wish.request_id or "")
         if wish.request_id is not None and name in self._answered:
-            return list(self._recall(name, asked))
+            return [self._held_now(claim) for claim in self._recall(name, asked)]
         claims = [self._claim(job.id, wish.command()) for job in self.candidates(wish)[: wish.limit]]
         if wish.request_id is not None and claims:
             self._answered[name] = (asked, claims)
@@ -223,7 +225,7 @@ class Model:
         asked = (c.fingerprint(command), wish.queues, wish.kinds, wish.limit, job_id)
         name = ("", wish.request_id or "")
         if wish.request_id is not None and name in self._answered:
-            return list(self._recall(name, asked))
+            return [self._held_now(claim) for claim in self._recall(name, asked)]
         if job_id in self.logs and self.job(job_id).spec.queue in self.paused:
             raise QueuePausedError(job_id)
         claims = [self._claim(job_id, command)]
@@ -245,6 +247,11 @@ class Model:
             policy=job.policy,
             lost=job.failures > 0 and any(isinstance(record.event, e.Stalled) for record in self.logs[job_id].records),
         )
+
+    def _held_now(self, claim: Claim) -> Claim:
+        """Give a claim that is asked for again with the end that its lease has by now."""
+        lease = self.job(claim.job_id).lease
+        return replace(claim, until=lease.until) if lease and self.holds(claim) else claim
 
     def holds(self, claim: Claim) -> bool:
         """Tell whether the claim is still its owner's."""
