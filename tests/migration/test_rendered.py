@@ -45,9 +45,14 @@ def shape_on_postgres() -> str:
     lines = []
     for (there, not_there), states in alike.items():
         lines.append(f"WHEN {quoted(states)} THEN")
-        asked = [f"num_nulls({', '.join(there)}) = 0"] if there else []
-        lines.append("    RETURN " + " AND ".join([*asked, f"num_nonnulls({', '.join(not_there)}) = 0"]) + ";")
+        asked = [f"num_nulls({_new(there)}) = 0"] if there else []
+        fits = " AND ".join([*asked, f"num_nonnulls({_new(not_there)}) = 0"])
+        lines.append(f"    IF {fits} THEN RETURN NEW; END IF;")
     return "\n".join(line.strip() for line in lines)
+
+
+def _new(columns: Iterable[str]) -> str:
+    return ", ".join(f"NEW.{column}" for column in columns)
 
 
 def _has(state: State, field: str) -> bool:

@@ -12,7 +12,7 @@ CREATE TABLE {schema}.events (
     at           bigint   NOT NULL,
     xid          bigint   NOT NULL DEFAULT txid_current(),  -- by which a feed knows what it saw
     job_id       uuid     NOT NULL,
-    version      integer  NOT NULL CHECK (version > 0),
+    version      integer  NOT NULL,
     format       smallint NOT NULL,
     event        text     NOT NULL,
     -- Empty, not null: without any null a row has no bitmap of them, which is 8 bytes of each event.
@@ -26,36 +26,6 @@ CREATE TABLE {schema}.events (
 );
 CREATE UNIQUE INDEX events_request ON {schema}.events (job_id, request_id) WHERE request_id <> '';
 CREATE INDEX events_when ON {schema}.events USING brin (xid, at) WITH (autosummarize = on, pages_per_range = 32);
-
--- Whether these columns may stand in one row: what its state asks for is there, and nothing that it forbids. A function, for
--- PostgreSQL parses every CHECK anew for every statement: a call is short. Of a function it makes ready what it comes to.
-CREATE FUNCTION {schema}.fits(
-    state {schema}.state, due bigint, owner text, token text, wait integer, result integer, error integer, ended_at bigint,
-    incident text, resolved_at bigint
-) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    CASE state
-        -- rendered from the lifecycle: shape
-        WHEN 'queued' THEN
-            RETURN num_nulls(due) = 0 AND num_nonnulls(owner, token, wait, result, error, ended_at, incident, resolved_at) = 0;
-        WHEN 'claimed', 'running' THEN
-            RETURN num_nulls(owner, token) = 0 AND num_nonnulls(due, wait, result, error, ended_at, incident, resolved_at) = 0;
-        WHEN 'succeeded' THEN
-            RETURN num_nulls(result, ended_at) = 0 AND num_nonnulls(due, owner, token, wait, error, incident) = 0;
-        WHEN 'inbox', 'stalled' THEN
-            RETURN num_nonnulls(due, owner, token, wait, result, error, ended_at, incident, resolved_at) = 0;
-        WHEN 'retrying' THEN
-            RETURN num_nulls(due, error) = 0 AND num_nonnulls(owner, token, wait, result, ended_at, incident, resolved_at) = 0;
-        WHEN 'waiting', 'parked' THEN
-            RETURN num_nulls(wait) = 0 AND num_nonnulls(due, owner, token, result, error, ended_at, incident, resolved_at) = 0;
-        WHEN 'failed', 'dead_lettered' THEN
-            RETURN num_nulls(error, ended_at) = 0 AND num_nonnulls(due, owner, token, wait, result) = 0;
-        WHEN 'cancelled' THEN
-            RETURN num_nulls(ended_at) = 0 AND num_nonnulls(due, owner, token, wait, result, error, incident) = 0;
-        -- end
-        ELSE RETURN false;
-    END CASE;
-END $$;
 
 -- What the log comes to: small, and derived. Payload, wait, result and error stay in their events; `enqueued`,
 -- `wait`, `result` and `error` are the versions to find them at. Only lease end and renewals stand nowhere else.
@@ -91,9 +61,38 @@ CREATE TABLE {schema}.jobs (
     head                bytea    NOT NULL,
     owner               text,
     renewed_by          text,              -- the request_id of the last renewal, and what it asked
-    renewed_hash        text,
-    CONSTRAINT shape CHECK ({schema}.fits(state, due, owner, token, wait, result, error, ended_at, incident, resolved_at))
+    renewed_hash        text
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+-- A row has what its state asks for, and nothing that it forbids. A trigger, and no CHECK: PostgreSQL parses the text of
+-- every CHECK anew for every statement, and makes all of it ready. Of a function it makes ready what it comes to.
+CREATE FUNCTION {schema}.fit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    CASE NEW.state
+        -- rendered from the lifecycle: shape
+        WHEN 'queued' THEN
+            IF num_nulls(NEW.due) = 0 AND num_nonnulls(NEW.owner, NEW.token, NEW.wait, NEW.result, NEW.error, NEW.ended_at, NEW.incident, NEW.resolved_at) = 0 THEN RETURN NEW; END IF;
+        WHEN 'claimed', 'running' THEN
+            IF num_nulls(NEW.owner, NEW.token) = 0 AND num_nonnulls(NEW.due, NEW.wait, NEW.result, NEW.error, NEW.ended_at, NEW.incident, NEW.resolved_at) = 0 THEN RETURN NEW; END IF;
+        WHEN 'succeeded' THEN
+            IF num_nulls(NEW.result, NEW.ended_at) = 0 AND num_nonnulls(NEW.due, NEW.owner, NEW.token, NEW.wait, NEW.error, NEW.incident) = 0 THEN RETURN NEW; END IF;
+        WHEN 'inbox', 'stalled' THEN
+            IF num_nonnulls(NEW.due, NEW.owner, NEW.token, NEW.wait, NEW.result, NEW.error, NEW.ended_at, NEW.incident, NEW.resolved_at) = 0 THEN RETURN NEW; END IF;
+        WHEN 'retrying' THEN
+            IF num_nulls(NEW.due, NEW.error) = 0 AND num_nonnulls(NEW.owner, NEW.token, NEW.wait, NEW.result, NEW.ended_at, NEW.incident, NEW.resolved_at) = 0 THEN RETURN NEW; END IF;
+        WHEN 'waiting', 'parked' THEN
+            IF num_nulls(NEW.wait) = 0 AND num_nonnulls(NEW.due, NEW.owner, NEW.token, NEW.result, NEW.error, NEW.ended_at, NEW.incident, NEW.resolved_at) = 0 THEN RETURN NEW; END IF;
+        WHEN 'failed', 'dead_lettered' THEN
+            IF num_nulls(NEW.error, NEW.ended_at) = 0 AND num_nonnulls(NEW.due, NEW.owner, NEW.token, NEW.wait, NEW.result) = 0 THEN RETURN NEW; END IF;
+        WHEN 'cancelled' THEN
+            IF num_nulls(NEW.ended_at) = 0 AND num_nonnulls(NEW.due, NEW.owner, NEW.token, NEW.wait, NEW.result, NEW.error, NEW.incident) = 0 THEN RETURN NEW; END IF;
+        -- end
+        ELSE NULL;
+    END CASE;
+    RAISE EXCEPTION 'leftfold: job % has not the shape of one that is %', NEW.id, NEW.state
+        USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME;
+END $$;
+CREATE TRIGGER jobs_shape BEFORE INSERT OR UPDATE ON {schema}.jobs FOR EACH ROW EXECUTE FUNCTION {schema}.fit();
 
 -- No index speaks of a column that a renewal or a start changes: those rewrite the row in place (HOT).
 CREATE INDEX jobs_claimable ON {schema}.jobs (queue, priority DESC, due, id) WHERE due IS NOT NULL AND frozen_at IS NULL;
