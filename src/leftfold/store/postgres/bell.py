@@ -26,6 +26,8 @@ _CLOSE_SECONDS: Final = 2.0
 _PROBE_EVERY: Final = 30.0
 _PROBE_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 5.0
+#: A hint need not outlive a crash: to wait for the disk would make those wait who enqueue meanwhile.
+_RING: Final = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, '')"
 _LOG: Final = logging.getLogger("leftfold.wake")
 
 
@@ -109,7 +111,7 @@ class Ringer:
                 _LOG.debug("workers were not woken, they will find the job by themselves: %s", problem)
                 return None
             try:
-                used.execute("SELECT pg_notify(%s, '')", (self._channel,), prepare=False)
+                used.execute(_RING, (self._channel,), prepare=False)
             except psycopg.Error as problem:
                 _LOG.debug("workers were not woken: %s", problem)
                 used.close()
