@@ -144,7 +144,7 @@ def enqueue(engine: Engine, op: str, said: Record) -> Record:
     made: list[NewJob] = []
     for number, new in enumerate(said["new"]):
         arguments = {"op": f"{op}.{number}"} | ({"how": new["how"]} if new["how"] else {})
-        call = handlers[new["kind"]].call(**arguments).new_job()
+        call = handlers[new["kind"]].call(**arguments).job
         made.append(call._replace(key=new.get("key")))
     receipts = engine.enqueue_many(made, request_id=op if said["request"] else None)
     given = [receipt for receipt in receipts if receipt]

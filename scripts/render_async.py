@@ -10,7 +10,7 @@ NOTE = "# Rendered from leftfold/engine by `make render`: change that one.\n"
 #: These do no I/O, and stay as they are.
 PLAIN = "__init__|_only|_ring"
 AWAITED = (
-    "_write|_read|_own|_own_all|_settle|_tell|_tell_many|_create|_many|_page|_freeze|_rebuild|_bring_in|enqueue_many|feed|acknowledge|close|"
+    "_write|_read|_own|_own_all|_settle|_tell|_tell_many|_create|_many|_page|_freeze|_rebuild|_bring_in|enqueue_many|_enqueue_new|feed|acknowledge|close|"
     "store.run|store.run_within|store.close"
 )
 

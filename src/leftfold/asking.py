@@ -1,4 +1,7 @@
-"""From what callers say to commands: names, defaults, units. Everything is checked before a store is touched."""
+"""From what callers say to commands: names, defaults, units. Everything is checked before a store is touched.
+
+Of a large batch, the later parts are checked while the first are written: what is refused then takes all of them back.
+"""
 
 import re
 import traceback
@@ -15,11 +18,11 @@ from leftfold.core import limits
 from leftfold.core.errors import JobError, ValidationError
 from leftfold.core.letters import Reason, Stage
 from leftfold.core.lifecycle import State, Who
-from leftfold.core.payload import to_payload
+from leftfold.core.payload import NULL, check_payload, to_payload
 from leftfold.core.retry import DEFAULT_POLICY, Policy
 from leftfold.core.values import CancelMode, Failure, Spec, Wait, WaitFor
 from leftfold.store.claiming import Wanted
-from leftfold.store.creating import OnConflict
+from leftfold.store.creating import Mold, OnConflict, mold_of
 from leftfold.store.ops import Ask
 from leftfold.store.replies import Claim, Summary
 from leftfold.store.views import Filter, LetterFilter
@@ -30,6 +33,7 @@ PRIORITIES: Final[Mapping[str, int]] = {"P0": 30, "P1": 20, "P2": 10, "P3": 0}
 BATCH_MAX: Final = 10_000
 PAGE_MAX: Final = 1_000
 ON_CONFLICT: Final[tuple[str, ...]] = get_args(OnConflict)
+_ANY_ID: Final = "00000000-0000-7000-8000-000000000000"
 #: A job that is only received replaces nothing yet, and there is always a receipt for it.
 ON_CONFLICT_RECEIVED: Final = ("return", "raise")
 
@@ -85,9 +89,46 @@ def enqueue(job: NewJob, job_id: str, by: c.Actor, request_id: str | None) -> c.
     )
 
 
+@lru_cache(maxsize=1024, typed=True)  # the same few come again and again
+def _mold(kind: str, queue: str, priority: int | str, tenant: str, by: str) -> Mold:
+    actor = actor_of(Who.CLIENT, by, by)
+    return mold_of(enqueue(NewJob(kind, NULL, queue, priority, tenant=tenant), _ANY_ID, actor, None))
+
+
+def mold(job: NewJob, by: c.Actor) -> Mold | None:
+    """Give what all jobs of a kind have in common, if this one says nothing but where it belongs."""
+    kind, _, queue, priority, due, key, correlation_id, cause, tenant, after, policy = job
+    given = due is not None or key is not None or correlation_id is not None or cause is not None
+    if given or after or policy is not DEFAULT_POLICY:
+        return None
+    try:
+        return _mold(kind, queue, priority, tenant, by.name)
+    except TypeError:  # there is a list among them, perhaps, which no cache takes
+        return None
+
+
+def payload_of(job: NewJob) -> str:
+    """Give what a job is to work on, checked."""
+    payload = to_payload("payload", job.payload)
+    check_payload("payload", payload)
+    return bytes(payload).decode()
+
+
 def are_free(jobs: Iterable[NewJob]) -> bool:
     """Tell whether no other job can stand in the way of these."""
     return all(job.key is None and not job.after for job in jobs)
+
+
+def are_alike(jobs: Sequence[NewJob]) -> bool:
+    """Tell whether jobs differ in nothing but their payloads.
+
+    What is equal may mean something else: True is 1, and an hour that the clocks go through twice is itself.
+    """
+    first = jobs[0]
+    kind, common, priority, due = first.kind, first[2:], type(first.priority), first.due
+    return all(
+        job[0] == kind and job[2:] == common and type(job.priority) is priority and job.due is due for job in jobs
+    )
 
 
 def parts(asked: Sequence[tuple[NewJob, str]], by: c.Actor, size: int) -> Iterator[list[c.Enqueue]]:
@@ -210,7 +251,9 @@ def actor_of(who: Who, by: c.Actor | str | None, default: str) -> c.Actor:
     if isinstance(by, c.Actor):
         return by
     name: Any = by or default
-    return _actor(who, name) if isinstance(name, str) else c.Actor(who=who, name=name)
+    if not isinstance(name, str):
+        return c.Actor(who=who, name=name)
+    return _actor(who, str.__str__(name))  # of an enum's member the value: what is hashed is what is stored
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
+import pytest
 from psycopg._queries import PostgresQuery
 from psycopg.adapt import Transformer
 from psycopg.sql import SQL, Literal
@@ -12,6 +13,7 @@ from tests.plans.asked import everything_asked
 from tests.plans.loading import Copies, Part, load, make_templates
 
 from leftfold import Engine
+from leftfold.store.postgres import wire
 from leftfold.store.postgres.driver import PostgresStore
 from leftfold.store.postgres.wire import call, quoted
 from leftfold.store.query import Query
@@ -85,7 +87,9 @@ class Tables:
         with self.connection.cursor() as cursor:
             cursor.execute(f"SET plan_cache_mode = {mode}".encode())
             sent = PostgresQuery(Transformer(cursor))
-            text, given = call(self.store.queries, query, None)
+            with pytest.MonkeyPatch.context() as spelled:  # a PREPARE in words takes arrays that are spelled out
+                spelled.setattr(wire, "PACKED", {})
+                text, given = call(self.store.queries, query, None)
             sent.convert(text, given)
             named = re.findall(r"%\((\w+)\)s", text.decode())
             values = SQL(", ").join(Literal(given[name]) for name in dict.fromkeys(named))

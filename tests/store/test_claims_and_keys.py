@@ -245,3 +245,12 @@ def test_claims_are_in_order_however_the_database_gives_them() -> None:
     place = trail.place(Wanted(None, None, 4))
     assert place is not None
     assert (place.priority, place.due) == (0, 1), "behind the last one"
+
+
+def test_a_claim_that_is_asked_again_shows_how_long_its_lease_is_by_now(world: World) -> None:
+    job_id = single(world)
+    (claim,) = world.claim("worker", job_id=job_id, request_id="once")
+    world.clock.now += SECOND
+    world.tell(job_id, c.Heartbeat(by=claim.actor))
+    (again,) = world.claim("worker", job_id=job_id, request_id="once")
+    assert again.until == claim.until + SECOND

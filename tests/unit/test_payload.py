@@ -21,7 +21,7 @@ from leftfold.core import events as e
 from leftfold.core import payload as payloads
 from leftfold.core.errors import LimitExceededError, ValidationError
 from leftfold.core.lifecycle import State
-from leftfold.core.payload import NULL, check_payload
+from leftfold.core.payload import NULL, check_payload, check_payloads
 from leftfold.core.values import Failure, Spec
 
 NAN, INF = float("nan"), float("inf")
@@ -40,6 +40,7 @@ ENTRANCES: Final[dict[str, Callable[[Raw], object]]] = {
     "signal": lambda text: c.Signal(by=CLIENT, key="k", payload=text),
     "complete": lambda text: c.Complete(by=owner_of(1), result=text),
     "note": lambda text: c.Note(by=CLIENT, note=e.Custom(name="n", data=text)),
+    "one of many": lambda raw: check_payloads("payload", [Raw(b"1"), raw, Raw(b"{}")]),
 }
 
 
@@ -298,3 +299,14 @@ def test_what_is_no_payload_is_refused_also_beside_a_null() -> None:
     assert bytes(to_payload("payload", [NULL, None])) == b"[null,null]"
     with pytest.raises(ValidationError, match="payload cannot be written as JSON"):
         to_payload("payload", [None, object()])
+
+
+@pytest.mark.parametrize("texts", [(b"[1,", b"2] 3"), (b"1 2", b"3"), (b"1\n2", b"3"), (b"", b"1")])
+def test_payloads_are_read_together_and_each_is_one_value_all_the_same(texts: tuple[bytes, ...]) -> None:
+    with pytest.raises(ValidationError, match="is not JSON"):
+        check_payloads("payload", list(map(Raw, texts)))
+
+
+def test_the_texts_of_many_payloads_are_as_they_came() -> None:
+    texts = ['{\n "a": 1\n}', '"Zürich"', "[" * 99 + "]" * 99, "[]" * 0 + "7", json.dumps([[]] * 200)]
+    assert check_payloads("payload", [Raw(text.encode()) for text in texts]) == texts

@@ -1,8 +1,8 @@
 # Rendered from leftfold/engine by `make render`: change that one.
 """Commands that make jobs."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar, overload
 
 from leftfold import asking
 from leftfold.aengine.running import Running
@@ -10,11 +10,17 @@ from leftfold.asking import NewJob
 from leftfold.core import commands as c
 from leftfold.core.lifecycle import Who
 from leftfold.core.retry import DEFAULT_POLICY, Policy
-from leftfold.store import creating
+from leftfold.store import bulk, creating
 from leftfold.store.creating import OnConflict
 from leftfold.store.replies import Receipt
 from leftfold.store.requests import Request, hash_of
 from leftfold.times import Moment, split
+
+T = TypeVar("T")
+
+
+def _as_it_is(receipt: Receipt | None) -> Receipt | None:
+    return receipt
 
 
 class Making(Running):
@@ -54,11 +60,25 @@ class Making(Running):
         `on_conflict` says what to do if it is taken. `within` is a connection of your own: the job is then part of
         its transaction.
         """
+        return await self._enqueue_new(NewJob(kind, payload, **job), on_conflict, request_id, by, within)
+
+    async def _enqueue_new(
+        self,
+        job: NewJob,
+        on_conflict: OnConflict = "return",
+        request_id: str | None = None,
+        by: c.Actor | str | None = None,
+        within: object = None,
+    ) -> Receipt | None:
+        """Make one job."""
         asking.check_conflict(on_conflict)
-        (job_id,) = self._ids.make(1)
         actor = asking.actor_of(Who.CLIENT, by, self.actor)
-        command = asking.enqueue(NewJob(kind, payload, **job), job_id, actor, request_id)
-        (receipt,) = await self._create([command], on_conflict, within)
+        job_id = self._ids.make_one()
+        if request_id is None and within is None and creating.is_quick(actor, self._forbidden):
+            mold = asking.mold(job, actor)
+            if mold is not None:
+                return await self._write(creating.create_plain(mold, job_id, asking.payload_of(job)))
+        (receipt,) = await self._create([asking.enqueue(job, job_id, actor, request_id)], on_conflict, within)
         return receipt
 
     async def enqueue_many(
@@ -74,11 +94,33 @@ class Making(Running):
         new, actor = list(jobs), asking.actor_of(Who.CLIENT, by, self.actor)
         asking.check_batch(new)
         asking.check_conflict(on_conflict)
+        if len(new) == 1:
+            return [await self._enqueue_new(new[0], on_conflict, request_id, by, within)]
         quick = self.store.sends_ahead and len(new) > creating.PART and creating.is_quick(actor, self._forbidden)
+        quick = quick and request_id is None and within is None and asking.are_free(new)
+        if quick and asking.are_alike(new):
+            command = asking.enqueue(new[0], self._ids.make_one(), actor, None)
+            return await self._write(
+                bulk.create_alike(command, self._ids.make, [job.payload for job in new], _as_it_is)
+            )
         asked = list(zip(new, self._ids.make(len(new)), strict=True))
-        if quick and request_id is None and within is None and asking.are_free(new):
+        if quick:
             return await self._write(creating.create_free(lambda: asking.parts(asked, actor, creating.PART)))
         return await self._create([asking.enqueue(*each, actor, request_id) for each in asked], on_conflict, within)
+
+    async def _enqueue_alike(
+        self, job: NewJob, payloads: Sequence[Any], on_conflict: OnConflict, give: Callable[[Receipt | None], T]
+    ) -> list[T]:
+        """Make jobs that differ in nothing but their payloads, and give what `give` makes of their receipts."""
+        asking.check_batch(payloads)
+        asking.check_conflict(on_conflict)
+        actor = asking.actor_of(Who.CLIENT, None, self.actor)
+        quick = self.store.sends_ahead and len(payloads) > creating.PART and creating.is_quick(actor, self._forbidden)
+        if quick and asking.are_free([job]):
+            command = asking.enqueue(job, self._ids.make_one(), actor, None)
+            return await self._write(bulk.create_alike(command, self._ids.make, payloads, give))
+        jobs = [job._replace(payload=payload) for payload in payloads]
+        return [give(receipt) for receipt in await self.enqueue_many(jobs, on_conflict=on_conflict)]
 
     async def receive(
         self,

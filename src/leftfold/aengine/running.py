@@ -80,6 +80,8 @@ class Running:
         done: dict[int, Receipt | None] = {}
         if any(ops.is_quick(ask) for ask in asks):
             done = await self._write(Operation(lambda: ops.quickly(asks, self._forbidden, quietly=quietly), apart=True))
+        if len(done) == len(asks):
+            return [done[place] for place in range(len(asks))]
         rest = [place for place in range(len(asks)) if place not in done]
         found: dict[int, Outcome | None] = {**done}
         if rest:

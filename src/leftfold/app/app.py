@@ -15,6 +15,7 @@ from leftfold.app.handle import Handle
 from leftfold.app.handler import (
     AsyncHandler,
     Call,
+    Enqueuing,
     Handler,
     OnConflict,
     SyncHandler,
@@ -206,10 +207,14 @@ class App:
     ) -> list[Handle[R]]:
         """Make jobs of many calls in one transaction: `app.enqueue_many(send.call(to) for to in everybody)`."""
         made = self._batch(calls, on_conflict)
+        if request_id is None and within is None and _are_of_one(made):
+            job, give = made[0].job, made[0].of.handler.handle
+            payloads = [call.payload for call in made]
+            return self.engine._enqueue_alike(job, payloads, on_conflict, give)  # noqa: SLF001 - its own part for apps
         receipts = self.engine.enqueue_many(
-            [call.new_job() for call in made], on_conflict=on_conflict, request_id=request_id, within=within
+            [call.job for call in made], on_conflict=on_conflict, request_id=request_id, within=within
         )
-        return [call.handler.handle(receipt) for call, receipt in zip(made, receipts, strict=True)]
+        return [call.of.handler.handle(receipt) for call, receipt in zip(made, receipts, strict=True)]
 
     async def aenqueue_many(
         self,
@@ -222,21 +227,29 @@ class App:
         """Make jobs of many calls in one transaction."""
         made = self._batch(calls, on_conflict)
         engine = await self.aengine()
+        if request_id is None and within is None and _are_of_one(made):
+            job, give = made[0].job, made[0].of.handler.handle
+            payloads = [call.payload for call in made]
+            return await engine._enqueue_alike(job, payloads, on_conflict, give)  # noqa: SLF001 - its own part for apps
         receipts = await engine.enqueue_many(
-            [call.new_job() for call in made], on_conflict=on_conflict, request_id=request_id, within=within
+            [call.job for call in made], on_conflict=on_conflict, request_id=request_id, within=within
         )
-        return [call.handler.handle(receipt) for call, receipt in zip(made, receipts, strict=True)]
+        return [call.of.handler.handle(receipt) for call, receipt in zip(made, receipts, strict=True)]
 
     def _batch(self, calls: Iterable[Call[R]], on_conflict: str) -> list[Call[R]]:
         """Give calls as a list. What holds for a whole batch is said once, so no call may say something of its own."""
         made = list(calls)
         check_conflict(on_conflict)
+        last: Enqueuing[..., Any] | None = None
         for each in made:
             given: object = each  # whatever the caller's types may say
-            if not isinstance(given, Call) or given.handler.app is not self:
+            if isinstance(given, Call) and given.of is last:
+                continue
+            if not isinstance(given, Call) or given.of.handler.app is not self:
                 raise ValidationError(f"{given!r} is no call of a job of this app: write send.call(…)")
-            if not given.options.is_for_one_of_many:
+            if not given.of.given.is_for_one_of_many:
                 raise ValidationError("on_conflict, request_id and within hold for all: give them to enqueue_many")
+            last = given.of
         return made
 
     def handle(self, job_id: str) -> Handle[Any]:
@@ -269,6 +282,11 @@ class App:
         from leftfold.worker import Worker  # noqa: PLC0415 - only who works needs one
 
         await Worker(self, **settings).arun()
+
+
+def _are_of_one(calls: list[Call[Any]]) -> bool:
+    """Tell whether they are calls of one function, to be enqueued in one way."""
+    return bool(calls) and all(call.of is calls[0].of for call in calls)
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

@@ -59,57 +59,61 @@ class Options(NamedTuple):
 class Call(NamedTuple, Generic[R_co]):
     """A call that is not made yet: for `App.enqueue_many`."""
 
-    handler: "Handler[..., R_co]"
-    payload: Raw
-    options: Options
+    of: "Enqueuing[..., R_co]"
+    payload: Raw  # the arguments as they are stored
 
-    def new_job(self) -> NewJob:
+    @property
+    def job(self) -> NewJob:
         """Give it as a job to be enqueued."""
-        handler, payload, given = self
-        return NewJob(
-            handler.kind, payload, given.queue, given.priority, given.due, given.key, given.correlation_id,
-            given.cause, given.tenant, (), handler.policy,
-        )  # fmt: skip
+        return self.of.job(self.payload)
 
 
 class Enqueuing(Generic[P, R_co]):
     """What can be enqueued, in some way."""
 
     def __init__(self, handler: "Handler[P, R_co]", options: Options) -> None:
-        self._handler = handler
-        self._options = options
+        self.handler = handler
+        self.given = options
+        self._rest = (  # what its jobs have in common, behind kind and payload
+            options.queue, options.priority, options.due, options.key, options.correlation_id, options.cause,
+            options.tenant, (), handler.policy,
+        )  # fmt: skip
+
+    def job(self, payload: Raw) -> NewJob:
+        """Give a job of this kind, to be enqueued in this way."""
+        return NewJob(self.handler.kind, payload, *self._rest)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Give the call without making it, its arguments checked."""
-        return Call(self._handler, self._handler.signature.to_payload(args, kwargs), self._options)
+        return Call(self, self.handler.signature.to_payload(args, kwargs))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Make a job of this call."""
-        call, given = self.call(*args, **kwargs), self._options
-        (receipt,) = self._handler.app.engine.enqueue_many(
-            [call.new_job()], on_conflict=given.on_conflict, request_id=given.request_id, within=given.within
+        job, given = self.job(self.handler.signature.to_payload(args, kwargs)), self.given
+        (receipt,) = self.handler.app.engine.enqueue_many(
+            [job], on_conflict=given.on_conflict, request_id=given.request_id, within=given.within
         )
-        return self._handler.handle(receipt)
+        return self.handler.handle(receipt)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Make a job of this call."""
-        call, given = self.call(*args, **kwargs), self._options
-        engine = await self._handler.app.aengine()
+        job, given = self.job(self.handler.signature.to_payload(args, kwargs)), self.given
+        engine = await self.handler.app.aengine()
         (receipt,) = await engine.enqueue_many(
-            [call.new_job()], on_conflict=given.on_conflict, request_id=given.request_id, within=given.within
+            [job], on_conflict=given.on_conflict, request_id=given.request_id, within=given.within
         )
-        return self._handler.handle(receipt)
+        return self.handler.handle(receipt)
 
 
 class Handler(Enqueuing[P, R_co]):
     """A kind of job, with the function that does it."""
 
     def __init__(self, app: "App", function: Callable[..., Any], kind: str, policy: Policy, options: Options) -> None:
+        self.kind = kind
+        self.policy = policy
         super().__init__(self, options)
         self.app = app
         self.function = function
-        self.kind = kind
-        self.policy = policy
         self.signature = Signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.isolated = False  # whether each attempt runs in a process of its own
@@ -137,7 +141,7 @@ class Handler(Enqueuing[P, R_co]):
     ) -> Enqueuing[P, R_co]:
         """Give the same, to be enqueued otherwise: `send.options(due=60, key="ann").enqueue(…)`."""
         check_conflict(on_conflict)
-        usual = self._options
+        usual = self.given
         return Enqueuing(self, Options(
             usual.queue if queue is None else queue, usual.priority if priority is None else priority, due, key,
             on_conflict, tenant, correlation_id, cause, request_id, within,

@@ -10,6 +10,7 @@ from typing import Any, Final, Union, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import asdict
 
 from leftfold.app import functions, wire
 from leftfold.app.context import Context, CurrentJob, SyncContext, current_job
@@ -34,6 +35,7 @@ class Signature:
         self._names = tuple(each.name for each in called)
         self._unnamed = [each for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
         self._type = _struct(self._name, [each for each in called if each.name not in self.depends], hints)
+        self._takes_all = all(each.default is each.empty for each in called)  # none may be left out
         self._arguments = wire.decoder(self._name, self._type)
         self._result = wire.decoder(self._name, hints.get("return", Any))
         self._may_give_nothing = any(hints.get("return", Any) is each for each in (None, type(None), Any))
@@ -46,7 +48,7 @@ class Signature:
     def to_payload(self, given: Sequence[Any], named: Mapping[str, Any]) -> Raw:
         """Give a call's arguments as a payload, or refuse what the handler could not be called with."""
         if not named and tuple(map(type, given)) == self._scalars:  # then all that follows comes to this
-            return to_payload("payload", dict(zip(self._names, given, strict=True)))
+            return to_payload("payload", dict(zip(self._names, given)))  # noqa: B905 - as many as there are types
         try:
             arguments = self._called.bind(*given, **named).arguments
         except TypeError as problem:
@@ -71,6 +73,8 @@ class Signature:
             found = self._arguments.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise ValidationError(f"{self._name} cannot be called so: {problem}") from problem
+        if self._takes_all:
+            return asdict(found)
         return {name: value for name in found.__struct_fields__ if (value := getattr(found, name)) is not UNSET}
 
     def to_result(self, value: Any) -> Raw:

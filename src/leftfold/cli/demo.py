@@ -99,8 +99,8 @@ class Show:
         """Make all jobs."""
         click.echo(click.style("Three workers, one SQLite file, and a worker that will not live to the end", bold=True))
         self.jobs = len(calls)
-        self._engine.enqueue_many([call.new_job() for call in calls])
-        kinds = Counter(call.handler.kind for call in calls)
+        self._engine.enqueue_many([call.job for call in calls])
+        kinds = Counter(call.of.handler.kind for call in calls)
         mixed = ", ".join(f"{kinds[kind]} {kind} ({nature})" for kind, nature in demo_report.KINDS.items())
         self.tell(f"{number(self.jobs, 'jobs')} were enqueued in one transaction: {mixed}")
 

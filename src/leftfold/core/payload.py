@@ -7,6 +7,7 @@ halves of surrogate pairs, a nesting that overflows a stack. They are refused he
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -45,6 +46,30 @@ def to_payload(what: str, value: Any) -> Raw:
     return Raw(text)
 
 
+def check_payloads(what: str, payloads: Sequence[Raw]) -> list[str]:
+    """Refuse the same of many, and give their texts: one look at all of them together is nearly always enough."""
+    texts = list(map(bytes, payloads))
+    if not _are_plain(texts):
+        for payload in payloads:
+            check_payload(what, payload)
+    return [text.decode() for text in texts]
+
+
+def _are_plain(texts: list[bytes]) -> bool:
+    """Tell whether all of them may pass for certain. Each is one value: read on end, they are what they are alone."""
+    together = b"\n".join(texts)
+    try:
+        return (
+            len(together) <= limits.PAYLOAD_BYTES_MAX
+            and (together.isascii() or bool(together.decode()))
+            and list(map(bytes, _VALUE.decode_lines(together))) == texts
+            and not _has_odd_values(together)
+            and not any(len(text) > limits.PAYLOAD_DEPTH_MAX and _is_deep(text) for text in texts)
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
 def check_payload(what: str, payload: Raw) -> None:
     """Refuse a payload that is too large, not exactly one JSON value, or that not every reader would read alike."""
     text = bytes(payload)
@@ -78,11 +103,13 @@ def _has_half_a_pair(text: bytes) -> bool:
 
 def _is_suspect(text: bytes) -> bool:
     """Tell whether a payload may hold what is to be refused: a cheap look, after which nearly every one may pass."""
+    return _has_odd_values(text) or (len(text) > limits.PAYLOAD_DEPTH_MAX and _is_deep(text))
+
+
+def _has_odd_values(text: bytes) -> bool:
+    """Tell whether there may be a text or a number in it that is to be refused."""
     shapes = text.translate(_SHAPES).decode("latin-1")  # to look for a text in a text is much faster than for bytes
-    return (
-        "\\u" in shapes or "e000" in shapes or "e+000" in shapes or _LONG_NUMBER in shapes
-        or (len(text) > limits.PAYLOAD_DEPTH_MAX and _is_deep(text))
-    )  # fmt: skip
+    return "\\u" in shapes or "e000" in shapes or "e+000" in shapes or _LONG_NUMBER in shapes
 
 
 def _is_deep(text: bytes) -> bool:

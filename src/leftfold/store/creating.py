@@ -1,10 +1,12 @@
 """Operations that make jobs. A key is unique among the live jobs of a tenant and kind; the index holds it to that."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, Literal, TypeGuard
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
@@ -14,6 +16,7 @@ from leftfold.core.lifecycle import TARGETS, Edge, State, Who
 from leftfold.core.record import GENESIS, encode, said
 from leftfold.core.retry import DEFAULT_POLICY
 from leftfold.core.values import Spec
+from leftfold.store.entries import ENQUEUE_COLUMNS
 from leftfold.store.ops import EVENT_COLUMNS, Ask, carry_out, check_there, event_rows, head_of, receipt_of
 from leftfold.store.query import Again, Operation, Query, Steps, Value
 from leftfold.store.replies import Receipt
@@ -35,6 +38,9 @@ _TRIES: Final = 5
 #: How many new jobs are sent to a store at once where it can be sent more meanwhile.
 PART: Final = 200
 _PREFIX: Final = len('{"due":0,')
+#: Stands for a payload: no JSON has it, for there a NUL is escaped.
+_HOLE: Final = Raw(b"\x00")
+_OWN: Final = ("id", "rest")
 
 
 def create(
@@ -75,11 +81,40 @@ def _remembered(response: bytes) -> Steps[list[Receipt | None]]:
 
 def _enqueue_free(commands: Sequence[c.Enqueue]) -> Steps[list[Receipt | None]]:
     yield _enqueue_query("enqueue", commands)
-    return [_made(command.job_id) for command in commands]
+    return [made(command.job_id) for command in commands]
 
 
 def _is_plain(command: Creation) -> TypeGuard[c.Enqueue]:
     return isinstance(command, c.Enqueue) and not command.after
+
+
+class Mold(NamedTuple):
+    """What jobs have in common that differ in id and payload alone: what stands around a payload, and columns."""
+
+    front: str
+    back: str
+    columns: Mapping[str, Value]
+    actor: str
+
+
+def mold_of(command: c.Enqueue) -> Mold:
+    """Give the mold of jobs like this one."""
+    row = enqueue_row(command, replace(command.spec, payload=_HOLE), words_of(command.by))
+    columns = dict(zip(ENQUEUE_COLUMNS, row, strict=True))
+    del columns["id"]
+    front, back = str(columns.pop("rest")).split("\x00")
+    return Mold(front, back, columns, command.by.name)
+
+
+def create_plain(mold: Mold, job_id: str, payload: str) -> Operation[Receipt]:
+    """Make one job that nothing can stand in the way of."""
+    return Operation(lambda: _enqueue_plain(mold, job_id, payload), apart=True, rings=True)
+
+
+def _enqueue_plain(mold: Mold, job_id: str, payload: str) -> Steps[Receipt]:
+    front, back, columns, actor = mold
+    yield Query("enqueue", {"actor": actor, "request_id": None}, _OWN, ((job_id, front + payload + back),), columns)
+    return made(job_id)
 
 
 def _create(commands: Sequence[Creation], on_conflict: OnConflict, forbidden: Forbidden) -> Steps[list[Receipt | None]]:
@@ -130,48 +165,48 @@ def is_quick(by: c.Actor, forbidden: Forbidden) -> bool:
 
 def _enqueue(commands: Sequence[c.Enqueue]) -> Steps[dict[str, Receipt]]:
     """Make jobs with the statements that read the clock, seal, insert and append by themselves."""
-    made: list[str] = []
+    found: list[str] = []
     free = [command for command in commands if command.spec.key is None]
     if free:
         yield _enqueue_query("enqueue", free)
-        made += [command.job_id for command in free]
+        found += [command.job_id for command in free]
     if len(free) < len(commands):
         keyed = [command for command in commands if command.spec.key is not None]
-        made += [job_id for (job_id,) in (yield _enqueue_query("enqueue_keyed", keyed))]
-    return {job_id: _made(job_id) for job_id in made}
+        found += [job_id for (job_id,) in (yield _enqueue_query("enqueue_keyed", keyed))]
+    return {job_id: made(job_id) for job_id in found}
 
 
-def _made(job_id: str) -> Receipt:
+def made(job_id: str) -> Receipt:
+    """Give the receipt of a new job."""
     return Receipt(job_id=job_id, state=_ENQUEUING.target, version=1, rev=1, attempt=0)
 
 
 def _enqueue_query(name: str, commands: Sequence[c.Enqueue]) -> Query:
     by, request_id = commands[0].by, commands[0].request_id
     rows: list[Sequence[Value]] = []
-    words = said(e.Enqueued.wire, _CLIENTS, by.name)
+    words = words_of(by)
     request_hash = None
     for command in commands:
         if request_id is not None:
             request_hash = c.fingerprint(command)
-            words = said(e.Enqueued.wire, _CLIENTS, by.name, request_id, request_hash)
-        rows.append((*_enqueue_row(command, words), request_hash))
-    return Query(name, {"actor": by.name, "request_id": request_id}, _ENQUEUE_COLUMNS, rows)
+            words = words_of(by, request_id, request_hash)
+        rows.append(enqueue_row(command, command.spec, words, request_hash))
+    return Query(name, {"actor": by.name, "request_id": request_id}, ENQUEUE_COLUMNS, rows)
 
 
-_ENQUEUE_COLUMNS: Final = (
-    "id", "due", "delay", "rest", "said", "tenant", "kind", "queue", "priority", "key", "correlation_id", "lease",
-    "request_hash",
-)  # fmt: skip
+def words_of(by: c.Actor, *request: str | None) -> str:
+    """Give who says that a job was enqueued, as its hash covers it."""
+    return said(e.Enqueued.wire, _CLIENTS, by.name, *request)
 
 
-def _enqueue_row(command: c.Enqueue, words: str) -> Sequence[Value]:
-    spec = command.spec
+def enqueue_row(command: c.Enqueue, spec: Spec, words: str, request_hash: str | None = None) -> Sequence[Value]:
+    """Give a new job as the statements take it."""
     # The store says in front of it when the job is due, if that is later than its clock says.
     rest = encode(e.Enqueued(due=0, policy=command.policy, spec=spec))[_PREFIX:]
     lease = None if command.policy.lease == DEFAULT_POLICY.lease else command.policy.lease
     return (
         command.job_id, command.due, command.delay, rest, words, spec.tenant, spec.kind, spec.queue, spec.priority,
-        spec.key, spec.correlation_id, lease,
+        spec.key, spec.correlation_id, lease, request_hash,
     )  # fmt: skip
 
 

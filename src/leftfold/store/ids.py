@@ -30,6 +30,14 @@ class Ids:
         self._last = 0  # milliseconds and counter, as one number
         self._lock = Lock()
 
+    def make_one(self) -> str:
+        """Give a new id, later than all before it."""
+        noise = self._randomness((_RANDOM_DIGITS + 1) // 2).hex()
+        with self._lock:
+            self._last = made = max(self._clock() // 1000 << _COUNTER_BITS, self._last + 1)
+        digits = f"{made:015x}"
+        return f"{digits[:8]}-{digits[8:12]}-7{digits[12:]}-{self._mark}{noise[0]}-{noise[1:_RANDOM_DIGITS]}"
+
     def make(self, count: int) -> list[str]:
         """Give this many new ids, in rising order."""
         noise = self._randomness((count * _RANDOM_DIGITS + 1) // 2).hex()

@@ -31,13 +31,15 @@ Arguments = Mapping[str, Value | list[str] | tuple[str, ...]]
 class Query(NamedTuple):
     """A query by its name in `queries.sql`, with its arguments.
 
-    A list is an array of texts. `rows` is a batch: one statement for all of them, its columns called `columns`.
+    A list is an array of texts. `rows` is a batch: one statement for all of them, its columns called `columns`, and
+    those in which all are alike in `common`.
     """
 
     name: str
     arguments: Arguments = MappingProxyType({})
     columns: tuple[str, ...] = ()
     rows: Sequence[Sequence[Value]] = ()
+    common: Mapping[str, Value] = MappingProxyType({})
 
 
 #: An operation on its way. It returns its answer when it has no more queries.
@@ -48,8 +50,8 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     """Something to run in one transaction, from its first query anew if the database asks for that.
 
     `apart` allows each query to commit by itself: for operations whose every query is whole. `blind` means that none
-    needs the answer to the one before: it may be sent while that one still runs, and nobody looks at its answer.
-    `rings` means that there is something to do for workers afterwards.
+    needs an answer but that of the clock: each may be sent while the one before it still runs. `rings` means that there
+    is something to do for workers afterwards.
     """
 
     steps: Callable[[], Steps[T]]
@@ -72,6 +74,7 @@ def ids(name: str, job_ids: Sequence[str]) -> Query:
 #: everything does.
 VARYING: Final[Mapping[str, frozenset[str]]] = {
     "enqueue": frozenset({"id", "rest"}),
+    "enqueue_sealed": frozenset({"id", "hash", "data"}),
     "enqueue_keyed": frozenset({"id", "key", "rest"}),
     "own": frozenset({"id", "data"}),
     "own_quietly": frozenset({"id", "data"}),
@@ -80,7 +83,7 @@ VARYING: Final[Mapping[str, frozenset[str]]] = {
 }
 
 #: Queries that make jobs.
-MAKING: Final = frozenset({"enqueue", "enqueue_keyed"})
+MAKING: Final = frozenset({"enqueue", "enqueue_sealed", "enqueue_keyed"})
 #: Stands behind the name of a query's form for a batch of one.
 ALONE: Final = " alone"
 

@@ -172,6 +172,8 @@ class Writer:
                 self._pulse.mark("writing")
             except StoreError as raised:
                 problem, outcomes = raised, [raised] * len(left)
+            if not any(outcomes):  # all of them are written, as nearly always
+                return again
             unwritten: list[Ended] = []
             for ended, outcome in zip(left, outcomes, strict=True):
                 if isinstance(outcome, StoreError):

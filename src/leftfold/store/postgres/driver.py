@@ -18,6 +18,7 @@ from leftfold.core.errors import StoreUnavailableError, ValidationError
 from leftfold.store import migrate
 from leftfold.store.patience import pauses
 from leftfold.store.postgres.common import GREETING, Base, Progress
+from leftfold.store.postgres.packed import teach
 from leftfold.store.postgres.pool import AsyncPool, Pool
 from leftfold.store.postgres.wire import (
     call,
@@ -154,6 +155,7 @@ class PostgresStore(Base):
         check_transaction(foreign)
         try:
             with psycopg.Cursor(foreign, row_factory=tuple_row) as cursor:
+                teach(cursor.adapters)
                 self._check_database(foreign, cursor)
                 for _ in range(_TRIES):
                     cursor.execute(_SAVEPOINT)
@@ -182,13 +184,13 @@ class PostgresStore(Base):
         """Run one query."""
         sql, given = call(self.queries, query, self._clock and self._clock(), channel)
         cursor.execute(sql, given, prepare=self._prepare and plan(query))
-        return cursor.fetchall() if cursor.rownumber is not None else []
+        return cursor.fetchall() if cursor.rownumber is not None or query.name == "clock" else []
 
     def _execute_lent(self, cursor: psycopg.Cursor[Columns], progress: Progress, query: Query) -> list[Columns]:
         channel = self._channel(query)
         progress.has_turn |= channel is not None
         rows = self.execute(cursor, query, channel)
-        progress.rang |= channel is not None and (query.name == "enqueue" or bool(rows))
+        progress.rang |= channel is not None and (query.name != "enqueue_keyed" or bool(rows))
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows
@@ -290,6 +292,7 @@ class AsyncPostgresStore(Base):
         check_transaction(foreign)
         try:
             async with psycopg.AsyncCursor(foreign, row_factory=tuple_row) as cursor:
+                teach(cursor.adapters)
                 await self._check_database(foreign, cursor)
                 for _ in range(_TRIES):
                     await cursor.execute(_SAVEPOINT)
@@ -322,7 +325,7 @@ class AsyncPostgresStore(Base):
         """Run one query."""
         sql, given = call(self.queries, query, self._clock and self._clock(), channel)
         await cursor.execute(sql, given, prepare=self._prepare and plan(query))
-        return await cursor.fetchall() if cursor.rownumber is not None else []
+        return await cursor.fetchall() if cursor.rownumber is not None or query.name == "clock" else []
 
     async def _execute_lent(
         self, cursor: psycopg.AsyncCursor[Columns], progress: Progress, query: Query
@@ -330,7 +333,7 @@ class AsyncPostgresStore(Base):
         channel = self._channel(query)
         progress.has_turn |= channel is not None
         rows = await self.execute(cursor, query, channel)
-        progress.rang |= channel is not None and (query.name == "enqueue" or bool(rows))
+        progress.rang |= channel is not None and (query.name != "enqueue_keyed" or bool(rows))
         if rows or len(query.rows) > 1:
             self._pool.full.add(cursor)
         return rows

@@ -71,24 +71,42 @@ appended AS (
 INSERT INTO {schema}.counts SELECT b.queue, b.kind, {enqueued}, count(*) FROM sealed b GROUP BY 1, 2 {ringing};
 
 -- alone: enqueue
--- What the event says of the job's times comes from the row.
+-- Due at once: the others go the long way. What the event says of time and hash comes from the row.
 WITH made AS (
     {made}
     FROM (
-        SELECT b.*, {hash} AS hash
-        FROM (
-            SELECT b.at, greatest(coalesce(b.due, b.at + b.delay, b.at), b.at) AS from_then
-            FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS at FROM {batch} OFFSET 0) b
-            OFFSET 0
-        ) b
+        SELECT b.at, b.at AS from_then,
+               {schema}.link(decode('{genesis}', 'hex'), b.id, 1, b.at, b.said, '{' || b.rest) AS hash
+        FROM (SELECT coalesce(:now::bigint, {schema}.clock()) AS at FROM {batch} OFFSET 0) b
     ) b
-    RETURNING created_at AS at, due AS from_then, head AS hash
+    RETURNING created_at AS at, head AS hash
 ),
 appended AS (
-    {appended}
+    INSERT INTO {schema}.events (at, job_id, version, format, event, actor, request_id, request_hash, data, seal)
+    SELECT b.at, b.id, 1, {format}, 'enqueued', :actor, coalesce(:request_id, ''), coalesce(b.request_hash, ''),
+           '{' || b.rest, substr(b.hash, 1, {seal_bytes})
     FROM made b
 )
 INSERT INTO {schema}.counts VALUES (b.queue, b.kind, {enqueued}, 1) {ringing};
+
+-- name: enqueue_sealed
+-- The same, made and sealed by who asks, who knows the time: the next ones while these are written.
+WITH sealed AS MATERIALIZED (
+    SELECT b.* FROM unnest(:id::uuid[], :hash::bytea[], :data::text[], :at::bigint[], :from_then::bigint[], :tenant::text[],
+                           :kind::text[], :queue::text[], :priority::smallint[], :key::text[], :correlation_id::text[],
+                           :lease::bigint[], :request_hash::text[])
+                    AS b (id, hash, data, at, from_then, tenant, kind, queue, priority, key, correlation_id, lease, request_hash)
+),
+made AS (
+    {made}
+    FROM sealed b
+),
+appended AS (
+    INSERT INTO {schema}.events (at, job_id, version, format, event, actor, data, seal)
+    SELECT b.at, b.id, 1, {format}, 'enqueued', :actor, b.data, substr(b.hash, 1, {seal_bytes})
+    FROM sealed b
+)
+INSERT INTO {schema}.counts SELECT b.queue, b.kind, {enqueued}, count(*) FROM sealed b GROUP BY 1, 2 {ringing};
 
 -- name: enqueue_keyed
 -- A job whose key is taken by a live one is not given back.

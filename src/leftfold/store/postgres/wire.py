@@ -1,6 +1,7 @@
 """How queries go to PostgreSQL, and what its errors mean.
 
-Batches go as array literals, made by joining texts: as fast as the fastest driver, and one statement per batch.
+Batches go as arrays, one statement for each batch: the frequent ones packed as the server keeps them, the others as
+literals, made by joining texts. Either is as fast as the fastest driver.
 """
 
 import re
@@ -27,6 +28,8 @@ try:
     import psycopg
 except ImportError as problem:
     raise MissingExtraError("PostgreSQL needs psycopg: pip install 'leftfold[postgres]'") from problem
+
+from leftfold.store.postgres.packed import PACKED, Packed
 
 OLDEST: Final = 14
 CONNECT_SECONDS: Final = 10
@@ -123,24 +126,33 @@ def call(
     given: dict[str, Any] = {"now": now}
     for name, value in query.arguments.items():
         given[name] = array(value) if isinstance(value, (list, tuple)) else value
-    sql, is_alone = queries[query.name], len(query.rows) == 1
-    if is_alone:
-        sql = queries.get(query.name + ALONE, sql)
+    given.update(query.common)
+    sql, varying, is_alone = queries[query.name], VARYING.get(query.name), len(query.rows) == 1
+    if varying is not None and is_alone:
+        given.update((name, _scalar(value)) for name, value in query.common.items())
+        given.update(zip(query.columns, map(_scalar, query.rows[0]), strict=True))
+        if given.get("due") is None and given.get("delay") is None:
+            sql = queries.get(query.name + ALONE, sql)
     if channel is not None:
         sql, given["channel"] = _ringing(sql), channel
-    varying = VARYING.get(query.name)
     if varying is not None and is_alone:
-        given.update(zip(query.columns, map(_scalar, query.rows[0]), strict=True))
         return _alone(sql, tuple([name for name in _SELDOM if name in given and given[name] is None])), given
     columns = list(zip(*query.rows, strict=True)) or [()] * len(query.columns)
+    if varying is not None and query.common:
+        given.update((name, _scalar(value)) for name, value in query.common.items())
     if varying is not None and _differ_in(varying, query.columns, columns):
         for name, values in zip(query.columns, columns, strict=True):
-            given[name] = array(values) if name in varying else _scalar(values[0])
+            given[name] = _column(name, values) if name in varying else _scalar(values[0])
         return _with_once(sql, varying), given
     given.update(zip(query.columns, map(array, columns), strict=True))
     if query.name in _NARROWED:
         return _narrowed(sql, frozenset(name for name, value in given.items() if value is None)), given
     return _encoded(sql), given
+
+
+def _column(name: str, values: Sequence[Any]) -> str | Packed:
+    """Give a column of a batch, packed where we know how."""
+    return (PACKED[name](values) if name in PACKED else None) or array(values)
 
 
 @lru_cache(maxsize=256)
@@ -155,7 +167,9 @@ def _differ_in(varying: frozenset[str], names: Sequence[str], columns: Sequence[
 
 def _scalar(value: Any) -> Any:
     """Give a value as a text: a statement with numbers of another size would be another one to psycopg."""
-    return value if value is None or isinstance(value, (str, bytes, bytearray)) else str(value)
+    if value is None or isinstance(value, (str, bytes, bytearray)):
+        return value
+    return str(value) if isinstance(value, bool) else str(int(value))  # of an enum's member the value
 
 
 _UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) \(([\w, ]+)\)")
@@ -310,7 +324,8 @@ def connect_options(url: str) -> dict[str, Any]:
     except psycopg.ProgrammingError:  # which repeats parts of the URL, and maybe of a password
         raise ValidationError("the URL of the database cannot be read: see the parameters behind its `?`") from None
     defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "leftfold", **_NOTICED}
-    return {name: value for name, value in defaults.items() if name not in said}
+    # What we store is UTF-8, whatever the URL or the environment says.
+    return {name: value for name, value in defaults.items() if name not in said} | {"client_encoding": "UTF8"}
 
 
 def check_server(info: psycopg.ConnectionInfo) -> None:

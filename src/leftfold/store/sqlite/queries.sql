@@ -50,6 +50,10 @@ VALUES ((SELECT n FROM leftfold_jobs WHERE id = :id), 1, :now, {format},
         :request_id, :request_hash, :data, :seal);
 INSERT INTO leftfold_counts VALUES (:queue, :kind, {enqueued}, 1) ON CONFLICT DO UPDATE SET jobs = jobs + 1;
 
+-- name: enqueue_sealed
+-- Never asked, for in a file nothing is sent ahead; who asks all the same is told that nothing was made.
+SELECT json('nothing was made');
+
 -- name: enqueue_keyed
 -- A job whose key is taken by a live one is not given back.
 {made}

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from leftfold.core.record import GENESIS, SEAL_BYTES, covered
+from leftfold.store.entries import ENQUEUE_COLUMNS, first_data, first_hash
 from leftfold.store.query import ALONE, MAKING, NAMES, VARYING, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
 from leftfold.store.sqlite.library import sqlite
@@ -248,9 +249,16 @@ def _id_or_none(text: str) -> bytes:
 def _first_entry(now: int, row: Sequence[Any]) -> tuple[int, str, bytearray]:
     """Give from when on a new job is due, what its first event says, and the hash of that."""
     job_id, due, delay, rest, words = row[:_ASKED]
-    from_then = max(now, now + (delay or 0) if due is None else due)
-    data = f'{{"due":{from_then},{rest}' if from_then > now else f"{{{rest}"
-    return from_then, data, bytearray(sha256(GENESIS + covered(job_id, 1, now, words, data)).digest())
+    from_then, data = first_data(now, due, delay, rest)
+    return from_then, data, bytearray(first_hash(job_id, now, words, data))
+
+
+def _spread(query: Query) -> Query:
+    """Give a plain new job, which differs from others in id and rest, with all its columns."""
+    if not query.common:
+        return query
+    known = {**query.common, **dict(zip(query.columns, query.rows[0], strict=True))}
+    return query._replace(columns=ENQUEUE_COLUMNS, rows=(tuple([known[name] for name in ENQUEUE_COLUMNS]),), common={})
 
 
 def _worked_out(query: Query, now: int) -> Query:
@@ -271,6 +279,7 @@ def execute(cursor: Any, now: int, query: Query, *, within: bool = False) -> lis
     `within` a transaction of somebody else's, each statement must be able to undo itself: see the form for one job.
     """
     if query.name in MAKING:
+        query = _spread(query)
         if not within and len(query.rows) == 1 and query.name + ALONE in QUERIES:
             return _execute_alone(cursor, now, query)
         query = _worked_out(query, now)
