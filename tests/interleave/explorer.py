@@ -80,6 +80,13 @@ class Ring:
             steps.append(Step(place, statement, enabled, preempts, ended, touch, self.sides[place].has_waited))
         return Run(tuple(steps), (self.sides[LEFT].answer, self.sides[RIGHT].answer))
 
+    def empty(self, schema: str) -> None:
+        """Let the store be as new: what nothing but the end of a test may do, past the triggers."""
+        tables = ("events", "jobs", "counts", "requests", "queues", "feeds", "workers", "maintenance")
+        emptied = "".join(f'DELETE FROM "{schema}".{table};' for table in tables)  # noqa: S608 - names of our own
+        past = f"SET session_replication_role = replica; {emptied} RESET session_replication_role"
+        self._watch.execute(past.encode())
+
     def _settle(self) -> None:
         """Wait until each side stands before its next statement, is done, or waits for the other one, which may go on.
 

@@ -171,14 +171,14 @@ STATES: Final[Mapping[str, tuple[Next, ...]]] = {
 }
 
 _NUMBERS: Final = count(1)
-AT_ONCE: Final = 12
+_AT_ONCE: Final = 12
 
 
 class Stage:
     """Makes scenes in time. The clock stands at the set-up while one is made, and later whenever one is played."""
 
-    def __init__(self, engine: Engine, clock: FakeClock, at_once: int = AT_ONCE) -> None:
-        self.engine, self.clock, self._at_once = engine, clock, at_once
+    def __init__(self, engine: Engine, clock: FakeClock, *, alone: bool = False) -> None:
+        self.engine, self.clock, self._at_once = engine, clock, 1 if alone else _AT_ONCE
         self.known: set[str] = set()  # jobs that somebody was told of
         self._kept: dict[str, list[Scene]] = {}
 
@@ -186,9 +186,6 @@ class Stage:
         """Give a scene that nobody played yet."""
         kept = self._kept.setdefault(state, [])
         if not kept:
-            if self._at_once == 1:  # a scene by itself: nobody finds anything of those before it
-                while self.engine.reap(limit=1000):
-                    pass
             self.clock.advance(-LATER_SECONDS)
             kept += self._make(state)
             self.clock.advance(LATER_SECONDS)

@@ -11,7 +11,7 @@ from tests.interleave.explorer import Ring, Run, explore
 from tests.interleave.gates import Answer, Gate, GatedStore, Side, answer_of, with_settings
 from tests.interleave.operations import Operation
 from tests.interleave.outcomes import BrokenError, Outcome, check_whole, outcome_of
-from tests.interleave.scenes import AT_ONCE, Scene, Stage
+from tests.interleave.scenes import Scene, Stage
 from tests.places import Place, schema_on
 
 from leftfold import Engine
@@ -49,11 +49,11 @@ class Pair(NamedTuple):
 class World:
     """Plays pairs, and counts."""
 
-    def __init__(self, place: Place, clock: FakeClock, ring: Ring, at_once: int) -> None:
-        self.place, self.clock, self.ring = place, clock, ring
+    def __init__(self, place: Place, clock: FakeClock, ring: Ring, *, alone: bool) -> None:
+        self.place, self.clock, self.ring, self._alone = place, clock, ring, alone
         self.engine = Engine(PostgresStore(place.url, schema=place.schema, clock=clock).open(), actor="set-up")
         self.engine.store.counts_grow = False
-        self.stage = Stage(self.engine, clock, at_once)
+        self.stage = Stage(self.engine, clock, alone=alone)
         self.schedules: Counter[Pair] = Counter()
         self._played: dict[str, tuple[Pair, Run]] = {}  # by the queue of its scene
         #: What the code is like while the sides run: as it is, or with a bug in it.
@@ -73,7 +73,7 @@ class World:
         scenes: list[Scene] = []
 
         def run(prefix: Any) -> Run:
-            scenes.append(self.stage.scene(pair.state))
+            scenes.append(self._scene(pair.state))
             with self.spoiled():
                 return self.ring.run(_calls(pair, [side.engine for side in self.ring.sides], scenes[-1]), prefix)
 
@@ -81,6 +81,15 @@ class World:
             self.schedules[pair] += 1
             self._played[scenes[-1].queue] = pair, done
             yield done, self._why_not(pair, done, scenes[-1], allowed + (empty_handed if done.overlapped else []))
+
+    def _scene(self, state: str) -> Scene:
+        """Give a scene that nobody played yet; if it is to be alone, behind a last look at what came before it."""
+        if self._alone:
+            self.check_whole()
+            self.ring.empty(self.place.schema)
+            self.stage.known.clear()
+            self._played.clear()
+        return self.stage.scene(state)
 
     def _why_not(self, pair: Pair, done: Run, scene: Scene, allowed: list[Outcome]) -> str | None:
         if any(step.waits for step in done.steps if step.statement in {"claim", "overdue"}):
@@ -99,7 +108,7 @@ class World:
 
     def _in_order(self, pair: Pair, order: tuple[int, int]) -> Outcome:
         """Say what comes of one call behind the other: on a store that is sound, whatever the sides' may be."""
-        scene = self.stage.scene(pair.state)
+        scene = self._scene(pair.state)
         calls = _calls(pair, self._callers(), scene)
         answers = {place: answer_of(calls[place]) for place in order}
         for answer in answers.values():
@@ -109,7 +118,7 @@ class World:
 
     def _without(self, pair: Pair, place: int) -> Outcome:
         """Say what comes of it if the claim finds nothing: the other one was at work on the job."""
-        scene = self.stage.scene(pair.state)
+        scene = self._scene(pair.state)
         other = answer_of(_calls(pair, self._callers(), scene)[1 - place])
         nothing = Answer(given=[])
         return outcome_of(
@@ -152,9 +161,12 @@ def world_on(
     plant: Callable[[PostgresStore], None] | None = None,
     *,
     stops_at_begin: bool = EVERYTHING,
-    at_once: int = AT_ONCE,
+    alone: bool = False,
 ) -> Iterator[World]:
-    """Give a world whose sides have these settings of the session, and perhaps a planted bug in their stores."""
+    """Give a world whose sides have these settings of the session, and perhaps a planted bug in their stores.
+
+    Scenes that are `alone` have the store to themselves: for who speaks of all jobs.
+    """
     with ExitStack() as stack:
         place = stack.enter_context(schema_on(server))
         clock = FakeClock()
@@ -167,4 +179,4 @@ def world_on(
             sides.append(Side(name, store, clock))
             stack.callback(sides[-1].close)
         watch = stack.enter_context(psycopg.connect(place.url, autocommit=True))
-        yield stack.enter_context(World(place, clock, Ring(sides[0], sides[1], watch), at_once))
+        yield stack.enter_context(World(place, clock, Ring(sides[0], sides[1], watch), alone=alone))
