@@ -1,5 +1,6 @@
 """Job ids: UUIDs of version 7 that only grow, whatever the clock does."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Barrier
@@ -120,6 +121,27 @@ def test_each_id_of_a_batch_has_randomness_of_its_own() -> None:
 def test_two_makers_with_equal_clocks_differ_by_their_randomness() -> None:
     made = [job_id for _ in range(200) for job_id in Ids(lambda: NOW).make(5)]
     assert len(set(made)) == 1000
+
+
+def test_one_by_one_each_id_has_randomness_of_its_own() -> None:
+    ids = Ids(lambda: NOW)
+    assert len({random_of(ids.make_one()) for _ in range(1000)}) == 1000
+
+
+def test_a_child_goes_on_with_randomness_of_its_own() -> None:
+    ids = Ids(lambda: NOW)
+    ids.make_one()  # so that there is some left, drawn ahead
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, ids.make_one().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    made = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert len(made) == 36
+    assert random_of(made) != random_of(ids.make_one())
 
 
 @pytest.mark.parametrize("shard", [0, 1, 511, 512, 1023])

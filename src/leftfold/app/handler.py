@@ -90,8 +90,8 @@ class Enqueuing(Generic[P, R_co]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Make a job of this call."""
         job, given = self.job(self.handler.signature.to_payload(args, kwargs)), self.given
-        (receipt,) = self.handler.app.engine.enqueue_many(
-            [job], on_conflict=given.on_conflict, request_id=given.request_id, within=given.within
+        receipt = self.handler.app.engine._enqueue_new(  # noqa: SLF001 - its own part for apps
+            job, given.on_conflict, given.request_id, None, given.within
         )
         return self.handler.handle(receipt)
 
@@ -99,8 +99,8 @@ class Enqueuing(Generic[P, R_co]):
         """Make a job of this call."""
         job, given = self.job(self.handler.signature.to_payload(args, kwargs)), self.given
         engine = await self.handler.app.aengine()
-        (receipt,) = await engine.enqueue_many(
-            [job], on_conflict=given.on_conflict, request_id=given.request_id, within=given.within
+        receipt = await engine._enqueue_new(  # noqa: SLF001 - its own part for apps
+            job, given.on_conflict, given.request_id, None, given.within
         )
         return self.handler.handle(receipt)
 

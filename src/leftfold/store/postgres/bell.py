@@ -65,7 +65,8 @@ class Ringer:
 
     def ring(self) -> None:
         """Ring soon. Costs the caller nothing but this call."""
-        self._wanted.set()
+        if not self._wanted.is_set():  # else it will be rung, behind what we wrote: to say it again takes a while
+            self._wanted.set()
         if self._thread is None:
             with self._starting:
                 self._start()

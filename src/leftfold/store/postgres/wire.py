@@ -123,13 +123,11 @@ def call(
 
     `channel` is where a statement that makes jobs wakes the workers, if it is to do that itself.
     """
-    given: dict[str, Any] = {"now": now}
+    given: dict[str, Any] = {"now": now, **_scalars(tuple(query.common.items()))}
     for name, value in query.arguments.items():
         given[name] = array(value) if isinstance(value, (list, tuple)) else value
-    given.update(query.common)
     sql, varying, is_alone = queries[query.name], VARYING.get(query.name), len(query.rows) == 1
     if varying is not None and is_alone:
-        given.update((name, _scalar(value)) for name, value in query.common.items())
         given.update(zip(query.columns, map(_scalar, query.rows[0]), strict=True))
         if given.get("due") is None and given.get("delay") is None:
             sql = queries.get(query.name + ALONE, sql)
@@ -138,8 +136,6 @@ def call(
     if varying is not None and is_alone:
         return _alone(sql, tuple([name for name in _SELDOM if name in given and given[name] is None])), given
     columns = list(zip(*query.rows, strict=True)) or [()] * len(query.columns)
-    if varying is not None and query.common:
-        given.update((name, _scalar(value)) for name, value in query.common.items())
     if varying is not None and _differ_in(varying, query.columns, columns):
         for name, values in zip(query.columns, columns, strict=True):
             given[name] = _column(name, values) if name in varying else _scalar(values[0])
@@ -172,11 +168,17 @@ def _scalar(value: Any) -> Any:
     return str(value) if isinstance(value, bool) else str(int(value))  # of an enum's member the value
 
 
+@lru_cache(maxsize=1024)
+def _scalars(common: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
+    """Give what jobs have in common as texts: many come one by one, and with the same."""
+    return {name: _scalar(value) for name, value in common}
+
+
 _UNNEST: Final = re.compile(r"unnest\(((?:%\(\w+\)s::\w+\[\],?\s*)+)\)\s+AS (\w+) \(([\w, ]+)\)")
 
 
 #: Arguments that most jobs have not. The server keeps a plan for each choice of them, so they are few.
-_SELDOM: Final = ("now", "due", "delay", "key", "request_id", "request_hash")
+_SELDOM: Final = ("now", "due", "delay", "key", "correlation_id", "lease", "request_id", "request_hash")
 
 
 @lru_cache(maxsize=256)
