@@ -120,31 +120,36 @@ class _Branch(NamedTuple):
     moment: object = None  # equal for branches that differ in where a side waits within one transaction of the other
 
 
-def explore(run: Callable[[Sequence[int]], Run], bound: int | None) -> Iterator[Run]:
-    """Give the schedules with at most `bound` preemptions; None: every schedule there is.
+def explore(run: Callable[[Sequence[int]], Run], bound: int | None, *, raw: bool = False) -> Iterator[Run]:
+    """Give the schedules with at most `bound` preemptions; None: with any number of them.
 
-    With a bound, orders are left out that come to the same. A turn is not taken away before a statement that meets
-    nothing of what the other side then does. And a statement that must wait is sent once in each transaction of the
-    other side, as soon as it has to wait: sent later, it would wait for the same lock and see the same commits.
+    Orders are left out that come to the same, unless all are to be had `raw`. A turn is not taken away before a
+    statement that meets nothing of what the other side then does: in any schedule, for what it does then may be more
+    than it did before. And a statement that must wait is sent once in each transaction of the other side, as soon as
+    it has to wait: sent later, it would wait for the same lock and see the same commits.
     """
     pending = [_Branch()]
     waits: set[object] = set()
+    seen: set[tuple[int, ...]] = set()  # choices that a schedule began with, or will
     while pending:
         branch = pending.pop()
-        if bound is not None and branch.moment in waits:
+        if not raw and branch.moment in waits:
             continue
         done = run(branch.choices)
         yield done
         if branch.choices and done.steps[len(branch.choices) - 1].waits:
             waits.add(branch.moment)
-        pending += reversed(list(_branches(done, len(branch.choices), bound)))
+        seen.update(done.choices[:place] for place in range(1, len(done.choices) + 1))
+        found = [each for each in _branches(done, bound, raw=raw) if each.choices not in seen]
+        seen.update(each.choices for each in found)
+        pending += reversed(found)
 
 
-def _branches(done: Run, begin: int, bound: int | None) -> Iterator[_Branch]:
-    """Give the schedules that part from this one behind its first `begin` steps, the earliest first."""
-    for place in range(begin, len(done.steps)):
-        step, before = done.steps[place], done.choices[:place]
-        if bound is not None and not any(
+def _branches(done: Run, bound: int | None, *, raw: bool) -> Iterator[_Branch]:
+    """Give the schedules that part from this one somewhere, the earliest first."""
+    for place, step in enumerate(done.steps):
+        before = done.choices[:place]
+        if not raw and not any(
             step.touch.meets(later.touch) for later in done.steps[place + 1 :] if later.side != step.side
         ):
             continue

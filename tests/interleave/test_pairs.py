@@ -3,8 +3,8 @@
 The one exception is meant: a claim of whatever is next passes over a job that somebody is at work on. It may come
 back with empty hands then, and it never waits.
 
-`pytest -s` shows how many schedules were played. LEFTFOLD_INTERLEAVE=all plays every one there is, in the states that
-both operations are made for, with BEGIN as a statement of its own.
+`pytest -s` shows how many schedules were played. LEFTFOLD_INTERLEAVE=all plays every order that may come to something
+else, in the states that both operations are made for, with BEGIN as a statement of its own.
 """
 
 import math
@@ -84,8 +84,32 @@ def test_without_a_bound_there_are_as_many_schedules_as_the_statements_allow(
 ) -> None:
     with world_on(postgres, stops_at_begin=True) as world:
         pair = Pair(NAMED[left], NAMED[right], "running")
-        runs = [run for run, _ in world.play(pair, bound=None)]
+        runs = [run for run, _ in world.play(pair, bound=None, raw=True)]
         assert len({run.choices for run in runs}) == len(runs) == schedules
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "state"),
+    [
+        ("cancel hard", "signal", "waiting"),
+        ("cancel softly", "complete", "running"),
+        ("claim by id", "pause", "queued"),
+        ("claim next", "requeue", "stalled"),
+        ("enqueue under a request", "enqueue under a request", "queued"),
+        ("enqueue, return the holder", "cancel hard", "queued"),
+        ("enqueue, raise", "reopen", "dead-lettered"),
+        ("fail", "stall as the keeper", "running"),
+        ("receive", "reopen", "dead-lettered"),
+    ],
+)
+def test_orders_that_are_left_out_come_to_nothing_else(left: str, right: str, state: str, postgres: Server) -> None:
+    with world_on(postgres, stops_at_begin=True) as world:
+        pair = Pair(NAMED[left], NAMED[right], state)
+        play_all(world, [pair], bound=None)
+        schedules, outcomes = world.schedules[pair], world.outcomes[pair]
+        assert all(why is None for _, why in world.play(pair, bound=None, raw=True))
+        assert world.outcomes[pair] == outcomes
+        assert world.schedules[pair] >= schedules
 
 
 def test_pairs_that_meet_have_more_schedules_than_their_two_orders(world: World) -> None:

@@ -2,7 +2,7 @@
 
 Nobody sees what a transaction wrote before it commits; so statements meet where they lock the same, and where the end
 of a transaction shows (or lets go of) what another statement reads or locks. A statement that is not known here
-meets everything. LEFTFOLD_INTERLEAVE=all believes nothing of this and tries all orders.
+meets everything. That nothing is missed by this is tried with some pairs, all orders of which are played.
 """
 
 from collections.abc import Mapping

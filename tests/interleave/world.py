@@ -20,7 +20,7 @@ from leftfold.store.postgres.driver import PostgresStore
 from leftfold.testing.clock import FakeClock
 from leftfold.testing.postgres import Server
 
-#: LEFTFOLD_INTERLEAVE=all plays every schedule there is; else those with two preemptions at most, BEGIN not a gate.
+#: LEFTFOLD_INTERLEAVE=all plays every order that may come to something else; else those with two preemptions at most.
 EVERYTHING: Final = os.environ.get("LEFTFOLD_INTERLEAVE") == "all"
 BOUND: Final = None if EVERYTHING else 2
 #: A deadlock is found a moment after the second one began to wait, so that the first one is who must give way.
@@ -55,6 +55,7 @@ class World:
         self.engine.store.counts_grow = False
         self.stage = Stage(self.engine, clock, alone=alone)
         self.schedules: Counter[Pair] = Counter()
+        self.outcomes: dict[Pair, set[str]] = {}  # of all that was played of a pair
         self._played: dict[str, tuple[Pair, Run]] = {}  # by the queue of its scene
         #: What the code is like while the sides run: as it is, or with a bug in it.
         self.spoiled: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -65,9 +66,9 @@ class World:
     def __exit__(self, *_: object) -> None:
         self.engine.close()
 
-    def play(self, pair: Pair, bound: int | None = BOUND) -> Iterator[tuple[Run, str | None]]:
+    def play(self, pair: Pair, bound: int | None = BOUND, *, raw: bool = False) -> Iterator[tuple[Run, str | None]]:
         """Run the schedules of a pair, and say of each why it may not end as it did, or None."""
-        self.schedules[pair] = 0
+        self.schedules[pair], self.outcomes[pair] = 0, set()
         allowed = [self._in_order(pair, (0, 1)), self._in_order(pair, (1, 0))]
         empty_handed = [self._without(pair, place) for place in (0, 1) if (pair.left, pair.right)[place].passes_over]
         scenes: list[Scene] = []
@@ -77,7 +78,7 @@ class World:
             with self.spoiled():
                 return self.ring.run(_calls(pair, [side.engine for side in self.ring.sides], scenes[-1]), prefix)
 
-        for done in explore(run, bound):
+        for done in explore(run, bound, raw=raw):
             self.schedules[pair] += 1
             self._played[scenes[-1].queue] = pair, done
             yield done, self._why_not(pair, done, scenes[-1], allowed + (empty_handed if done.overlapped else []))
@@ -98,6 +99,7 @@ class World:
             outcome = outcome_of(self.engine, scene, done.answers, pair.asks, self.stage.known)
         except BrokenError as problem:
             return str(problem)
+        self.outcomes[pair].add(str(outcome))
         if outcome in allowed:
             return None
         if (pair.left.by_job or pair.right.by_job) and all(
