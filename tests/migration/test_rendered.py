@@ -51,6 +51,18 @@ def shape_on_postgres() -> str:
     return "\n".join(line.strip() for line in lines)
 
 
+def out_of_shape_on_postgres() -> str:
+    lines = [
+        f"(NEW.{column} IS NULL) = (NEW.state IN ({quoted(state for state in State if _has(state, field))}))"
+        for field, columns in COLUMNS.items()
+        for column in columns
+    ]
+    for column, fields in MAY.items():
+        allowed = quoted(state for state in State if all(_has(state, field) for field in fields))
+        lines.append(f"NEW.{column} IS NOT NULL AND NEW.state NOT IN ({allowed})")
+    return "\nOR ".join(lines)
+
+
 def _new(columns: Iterable[str]) -> str:
     return ", ".join(f"NEW.{column}" for column in columns)
 
@@ -60,9 +72,10 @@ def _has(state: State, field: str) -> bool:
 
 
 def rendered(dialect: str) -> dict[str, str]:
-    states = {"states": quoted(State)} if dialect == "postgres" else {}
-    shape = shape_on_postgres() if dialect == "postgres" else shape_in_a_file()
-    return states | {"shape": shape, "final": quoted(FINAL)}
+    if dialect == "sqlite":
+        return {"shape": shape_in_a_file(), "final": quoted(FINAL)}
+    shapes = {"shape": shape_on_postgres(), "out_of_shape": out_of_shape_on_postgres()}
+    return shapes | {"states": quoted(State), "final": quoted(FINAL)}
 
 
 def test_each_field_of_the_shape_has_its_columns() -> None:
