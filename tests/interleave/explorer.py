@@ -25,7 +25,6 @@ class Step(NamedTuple):
     statement: str
     enabled: tuple[int, ...]
     preempts: bool  # the other side went last, and could have gone on
-    within: tuple[int, int]  # how many transactions each side had ended by then
     touch: Touch
     waits: bool = False  # it came to a lock that the other side held
 
@@ -73,12 +72,20 @@ class Ring:
             wish = prefix[len(steps)] if len(steps) < len(prefix) else last
             place = wish if wish in enabled and wish is not None else enabled[0]
             preempts = last is not None and last != place and last in enabled
-            ended = (self.sides[LEFT].ended, self.sides[RIGHT].ended)
             statement, touch = self.sides[place].at or "", self.sides[place].touch
             self.sides[place].let_go()
             self._settle()
-            steps.append(Step(place, statement, enabled, preempts, ended, touch, self.sides[place].has_waited))
+            steps.append(Step(place, statement, enabled, preempts, touch, self.sides[place].has_waited))
+            self._note_losses(steps)
         return Run(tuple(steps), (self.sides[LEFT].answer, self.sides[RIGHT].answer))
+
+    def _note_losses(self, steps: list[Step]) -> None:
+        """Let a statement show all that its transaction held, if that failed with it."""
+        for side, actor in enumerate(self.sides):
+            if actor.lost:
+                place = max(place for place, step in enumerate(steps) if step.side == side)
+                steps[place] = steps[place]._replace(touch=steps[place].touch._replace(shows=actor.lost))
+                actor.lost = frozenset()
 
     def empty(self, schema: str) -> None:
         """Let the store be as new: what nothing but the end of a test may do, past the triggers."""
@@ -95,11 +102,13 @@ class Ring:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             for side in self.sides:
-                side.is_blocked = side.is_blocked and self._other(side).holds_locks
+                other = self._other(side)
+                side.is_blocked = side.is_blocked and other.holds_locks and other.gate.begun == side.blocked_in
             moving = [side for side in self.sides if side.is_under_way and not side.is_blocked]
             if not moving:
                 return
             for side in moving:
+                side.blocked_in = self._other(side).gate.begun  # read first: it may end it meanwhile
                 side.is_blocked = not side.came() and self._waits(side)
                 side.has_waited = side.has_waited or side.is_blocked
             if time.monotonic() > deadline:
@@ -113,50 +122,48 @@ class Ring:
         return self.sides[1 - self.sides.index(side)]
 
 
-class _Branch(NamedTuple):
-    """A schedule to be tried: these choices, of which the last is another than before."""
-
-    choices: tuple[int, ...] = ()
-    moment: object = None  # equal for branches that differ in where a side waits within one transaction of the other
-
-
 def explore(run: Callable[[Sequence[int]], Run], bound: int | None, *, raw: bool = False) -> Iterator[Run]:
     """Give the schedules with at most `bound` preemptions; None: with any number of them.
 
-    Orders are left out that come to the same, unless all are to be had `raw`. A turn is not taken away before a
-    statement that meets nothing of what the other side then does: in any schedule, for what it does then may be more
-    than it did before. And a statement that must wait is sent once in each transaction of the other side, as soon as
-    it has to wait: sent later, it would wait for the same lock and see the same commits.
+    Orders are left out that come to the same, unless all are to be had `raw`: a turn is not taken away before a
+    statement that meets nothing of what the other side then does. Every schedule is asked for that anywhere in it, for
+    what a side does then may be more than it did before.
     """
-    pending = [_Branch()]
-    waits: set[object] = set()
+    pending: list[tuple[int, ...]] = [()]
     seen: set[tuple[int, ...]] = set()  # choices that a schedule began with, or will
     while pending:
-        branch = pending.pop()
-        if not raw and branch.moment in waits:
-            continue
-        done = run(branch.choices)
+        done = run(pending.pop())
         yield done
-        if branch.choices and done.steps[len(branch.choices) - 1].waits:
-            waits.add(branch.moment)
         seen.update(done.choices[:place] for place in range(1, len(done.choices) + 1))
-        found = [each for each in _branches(done, bound, raw=raw) if each.choices not in seen]
-        seen.update(each.choices for each in found)
+        found = [choices for choices in _branches(done, bound, raw=raw) if choices not in seen]
+        seen.update(found)
         pending += reversed(found)
 
 
-def _branches(done: Run, bound: int | None, *, raw: bool) -> Iterator[_Branch]:
-    """Give the schedules that part from this one somewhere, the earliest first."""
+def _branches(done: Run, bound: int | None, *, raw: bool) -> Iterator[tuple[int, ...]]:
+    """Give the choices by which schedules part from this one, the earliest first."""
     for place, step in enumerate(done.steps):
-        before = done.choices[:place]
-        if not raw and not any(
-            step.touch.meets(later.touch) for later in done.steps[place + 1 :] if later.side != step.side
-        ):
+        if not raw and not _matters(done.steps, place, bound):
             continue
+        before = done.choices[:place]
         for other in step.enabled:
             last = before[-1] if before else None
             cost = sum(each.preempts for each in done.steps[:place])
             cost += last is not None and last != other and last in step.enabled
             if other != step.side and (bound is None or cost <= bound):
-                own = len(before) - next((n for n, side in enumerate(reversed(before)) if side == other), len(before))
-                yield _Branch((*before, other), (before[:own], other, step.within))
+                yield (*before, other)
+
+
+def _matters(steps: Sequence[Step], place: int, bound: int | None) -> bool:
+    """Tell whether it may matter that the other side waits here.
+
+    With a bound, a side that is about to go on for a while may be kept from all of that at once: to take its turn away
+    in the midst of it would come to the same, but for one preemption more, of which there may be none left.
+    """
+    side, end = steps[place].side, place + 1
+    if bound is not None and (place == 0 or steps[place - 1].side != side):
+        while end < len(steps) and steps[end].side == side:
+            end += 1
+    return any(
+        step.touch.meets(later.touch) for step in steps[place:end] for later in steps[end:] if later.side != side
+    )

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from tests.interleave.touching import Touch, touch_of
+from tests.interleave.touching import ENDS, Touch, touch_of
 
 from leftfold.engine import Engine
 from leftfold.store.ids import Ids
@@ -42,14 +42,16 @@ class Gate:
         self.deadlocks = 0  # how often it had to give way
         self.came: SimpleQueue[str | None] = SimpleQueue()  # the statement that it came to; None at the end
         self.may_go: SimpleQueue[None] = SimpleQueue()
+        self.begun = 0  # transactions
         self._stops_at_begin = stops_at_begin
 
     def pass_through(self, statement: str) -> None:
         """Wait until we are let through. A BEGIN touches nothing, and may go with the statement behind it."""
-        if self.is_open or (statement == BEGIN and not self._stops_at_begin):
-            return
-        self.came.put(statement)
-        self.may_go.get()
+        if not self.is_open and (statement != BEGIN or self._stops_at_begin):
+            self.came.put(statement)
+            self.may_go.get()
+        if statement == BEGIN:
+            self.begun += 1
 
 
 class GatedCursor(psycopg.Cursor[Any]):
@@ -144,9 +146,12 @@ class Side:
         self.engine = Engine(store.open(), actor=name, ids=Ids(clock))
         self.at: str | None = None  # the statement that it stands before
         self.is_done = self.is_blocked = self.has_waited = False  # the last: in the statement that it ran last
-        self.ended = 0  # transactions that it ended in this call
+        self.blocked_in = 0  # the transaction of the other one that it waited for last
         self.touch = Touch()  # what the statement that it stands before will touch
+        self.lost: frozenset[str] = frozenset()  # what a transaction held that failed with the last statement
         self._held: frozenset[str] = frozenset()
+        self._within: int | None = None  # the transaction that it stands in
+        self._ends = False  # the statement that it ran last ended its transaction
         self.answer = Answer()
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -167,13 +172,15 @@ class Side:
         """Start a call, and wait until it stands before its first statement."""
         self.gate.is_open = False
         self.is_done = self.is_blocked = False
-        self.ended, self._held = 0, frozenset()
+        self.lost = self._held = frozenset()
+        self._within, self._ends = None, False
         self._calls.put(call)
         self._come(PATIENCE_SECONDS)
 
     def let_go(self) -> None:
         """Let it run the statement that it stands before."""
         self._held |= self.touch.locks
+        self._ends = self.at in ENDS
         self.at, self.has_waited = None, False
         self.gate.may_go.put(None)
 
@@ -201,8 +208,11 @@ class Side:
             return False
         self.is_blocked = False
         self.is_done = self.at is None
-        in_transaction = self.store.in_transaction()
-        if not in_transaction:
-            self.ended, self._held = self.ended + 1, frozenset()
-        self.touch = touch_of(self.at or "", self._held, in_transaction=in_transaction)
+        within = self.gate.begun if self.store.in_transaction() else None
+        if within is None or within != self._within:
+            if self._within is not None and not self._ends:
+                self.lost = self._held
+            self._held = frozenset()
+        self._within = within
+        self.touch = touch_of(self.at or "", self._held, in_transaction=within is not None)
         return True

@@ -132,6 +132,8 @@ OPERATIONS: Final = (
               lambda x, s: x.admit(s.job, policy=POLICY)),
     Operation("admit under another key", "admit", "inbox",
               lambda x, s: x.admit(s.job, job=NewJob("work", queue=s.queue, key=s.named("third")))),
+    Operation("admit into a paused queue", "admit", "inbox",
+              lambda x, s: x.admit(s.job, job=NewJob("work", queue=s.named("closed"), key=s.key))),
     # --- claims -------------------------------------------------------------------------------------------------------
     Operation("claim next", "claim", "queued",
               lambda x, s: x.claim(x.actor, queues=[s.queue]), passes_over=True),

@@ -31,16 +31,28 @@ class Outcome(NamedTuple):
     left: str
     right: str
     jobs: Mapping[str, str]
-    beside: str  # the queue, and what is remembered of requests
+    beside: str  # the queue, what is remembered of requests, what a consumer gets
 
-    def parts(self) -> Mapping[str, str]:
-        """Give what became of each job, and what was said about each, apart."""
-        told: dict[str, str] = {"beside": self.beside, **self.jobs}
-        for name, answer in (("left", self.left), ("right", self.right)):
+    def by_job(self, batches: tuple[bool, bool]) -> frozenset[tuple[str, ...]]:
+        """Give what became of each of two jobs and of its key, together with what both sides were told about it.
+
+        A batch tells of one behind the other, on the right side in the opposite order; who is none, of the job alone.
+        """
+        told: dict[str, list[str]] = {"job": [], "other": [], "both": [f"beside: {self.beside}"]}
+        sides = (("left", self.left, ("job", "other")), ("right", self.right, ("other", "job")))
+        for (side, answer, names), is_batch in zip(sides, batches, strict=True):
             answers = msgspec.json.decode(answer)
-            for place, each in enumerate(answers if isinstance(answers, list) else [answers]):
-                told[f"{name} {place}"] = msgspec.json.encode(each).decode()
-        return told
+            if not is_batch:
+                told["job"].append(f"{side}: {answer}")
+            elif isinstance(answers, list):
+                for name, each in zip(names, answers, strict=True):
+                    told[name].append(f"{side}: {msgspec.json.encode(each).decode()}")
+            else:  # it was refused as a whole
+                told["both"].append(f"{side}: {answer}")
+        for name, became in self.jobs.items():
+            about = "job" if ", key.N" in name else "other" if ", fellow.N" in name else name
+            told.get(about, told["both"]).append(f"{name}: {became}")
+        return frozenset((name, *sorted(words)) for name, words in told.items())
 
     def __str__(self) -> str:
         jobs = "".join(f"\n    {name}: {told}" for name, told in sorted(self.jobs.items()))
@@ -73,7 +85,7 @@ def outcome_of(
 ) -> Outcome:
     """Say what two calls came to, and put the jobs that we were told of to the known ones.
 
-    `asks` names what else the calls are about: the queue, or a request that is remembered.
+    `asks` names what else the calls are about: the queue, a request that is remembered, or a consumer of the feed.
     """
     told = [msgspec.json.encode(_told(answer), enc_hook=_errors_by_class).decode() for answer in answers]
     found = read_jobs(engine, sorted({scene.job, scene.other, *_UUID.findall("".join(told))}))
@@ -87,6 +99,9 @@ def outcome_of(
         beside += [response for _, response in remembered]
     if "queue" in asks:
         beside += engine.store.run(Operation(lambda: _paused(scene), apart=True, reads=True))
+    if "feed" in asks:
+        consumed = engine.follow(scene.named("consumer"))
+        beside += [[record.job_id, record.version] for record in consumed if record.job_id in found]
     return Outcome(words.named(told[0]), words.named(told[1]), jobs, words.said(beside))
 
 

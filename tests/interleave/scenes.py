@@ -143,9 +143,15 @@ def _pause(engine: Engine, scenes: Made) -> None:
         engine.pause(scene.queue, by="set-up")
 
 
+def _close_another(engine: Engine, scenes: Made) -> None:
+    """Pause a queue that nothing is in as yet."""
+    for scene in scenes:
+        engine.pause(scene.named("closed"), by="set-up")
+
+
 #: What is done to claimed jobs, to bring the first of each pair to a state; the other one stays with its owner.
 STATES: Final[Mapping[str, tuple[Next, ...]]] = {
-    "inbox": (),
+    "inbox": (_close_another,),
     "queued": (lambda engine, scenes: engine.release_many(_first(scenes)),),
     "both queued": (lambda engine, scenes: engine.release_many(_each(scenes)),),
     "retrying": (_start, lambda engine, scenes: engine.fail_many([(claim, "oops") for claim in _first(scenes)])),

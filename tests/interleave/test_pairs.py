@@ -100,16 +100,22 @@ def test_without_a_bound_there_are_as_many_schedules_as_the_statements_allow(
         ("enqueue, raise", "reopen", "dead-lettered"),
         ("fail", "stall as the keeper", "running"),
         ("receive", "reopen", "dead-lettered"),
+        ("enqueue, return the holder", "complete", "running"),
+        ("enqueue, replace", "complete", "running"),
+        ("claim next under a request", "fail", "queued"),
+        ("admit into a paused queue", "claim by id", "inbox"),
+        ("begin to consume", "cancel hard", "queued"),
     ],
 )
 def test_orders_that_are_left_out_come_to_nothing_else(left: str, right: str, state: str, postgres: Server) -> None:
-    with world_on(postgres, stops_at_begin=True) as world:
-        pair = Pair(NAMED[left], NAMED[right], state)
-        play_all(world, [pair], bound=None)
-        schedules, outcomes = world.schedules[pair], world.outcomes[pair]
-        assert all(why is None for _, why in world.play(pair, bound=None, raw=True))
-        assert world.outcomes[pair] == outcomes
-        assert world.schedules[pair] >= schedules
+    pair = Pair(NAMED[left], NAMED[right], state)
+    for bound in (None, 1, 2):
+        with world_on(postgres, stops_at_begin=bound is None) as world:
+            play_all(world, [pair], bound)
+            schedules, outcomes = world.schedules[pair], world.outcomes[pair]
+            assert all(why is None for _, why in world.play(pair, bound, raw=True))
+            assert world.outcomes[pair] == outcomes
+            assert world.schedules[pair] >= schedules
 
 
 def test_pairs_that_meet_have_more_schedules_than_their_two_orders(world: World) -> None:

@@ -1,8 +1,9 @@
 """What each statement touches: by this, two statements of two sides commute, and need not be tried in both orders.
 
 Nobody sees what a transaction wrote before it commits; so statements meet where they lock the same, and where the end
-of a transaction shows (or lets go of) what another statement reads or locks. A statement that is not known here
-meets everything. That nothing is missed by this is tried with some pairs, all orders of which are played.
+of a transaction shows (or lets go of) what another statement reads or locks. Who changes a row locks the key that it
+may have, too: who wants that key waits for the end of the change. A statement that is not known here meets everything.
+That nothing is missed by this is tried with some pairs, all orders of which are played.
 """
 
 from collections.abc import Mapping
@@ -41,22 +42,22 @@ TOUCHES: Final[Mapping[str, Touch]] = {
     "load":          _touch(reads="job, event"),
     "append":        _touch(locks="event"),
     "project":       _touch(locks="job, key"),
-    "own":           _touch(locks="job, event"),
-    "renew":         _touch(locks="job"),
+    "own":           _touch(locks="job, event, key"),
+    "renew":         _touch(locks="job, key"),
     "look":          _touch(reads="job"),
-    "claim":         _touch(reads="queue, new job", locks="job, event"),
+    "claim":         _touch(reads="queue, new job", locks="job, event, key"),
     "claims":        _touch(reads="job, event"),
     "states":        _touch(reads="job, new job"),
-    "paused":        _touch(reads="queue"),
+    "paused":        _touch(reads="queue, job"),
     "pause":         _touch(locks="queue"),
     "unpause":       _touch(locks="queue"),
     "await_request": _touch(locks="request"),
     "recall":        _touch(reads="request"),
     "remember":      _touch(locks="request"),
     "overdue":       _touch(locks="job"),
-    "feed_cursor":   _touch(reads="feed"),
-    "feed_stretch":  _touch(reads="event"),
-    "feed_page":     _touch(reads="event"),
+    "feed_cursor":   Touch(reads=EVERYTHING),  # who is at work meanwhile
+    "feed_stretch":  _touch(reads="event, new job"),
+    "feed_page":     _touch(reads="event, new job"),
     "feed_begin":    _touch(locks="feed"),
     "feed_move":     _touch(locks="feed"),
     "feed_forget":   _touch(locks="feed"),

@@ -1,6 +1,8 @@
 """Job ids: UUIDs of version 7 that only grow, whatever the clock does."""
 
+import ctypes
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Barrier
@@ -128,11 +130,12 @@ def test_one_by_one_each_id_has_randomness_of_its_own() -> None:
     assert len({random_of(ids.make_one()) for _ in range(1000)}) == 1000
 
 
-def test_a_child_goes_on_with_randomness_of_its_own() -> None:
+@pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["Python's", "one behind its back"])
+def test_a_child_goes_on_with_randomness_of_its_own(fork: Callable[[], int]) -> None:
     ids = Ids(lambda: NOW)
     ids.make_one()  # so that there is some left, drawn ahead
     reading, writing = os.pipe()
-    child = os.fork()
+    child = fork()
     if not child:
         os.write(writing, ids.make_one().encode())
         os._exit(0)

@@ -29,8 +29,11 @@ signal.signal(signal.SIGTERM, note)
 signal.signal(signal.SIGINT, note)
 with (here / "began").open("a") as file:
     file.write(f"{os.getpid()} {os.environ['LEFTFOLD_WORKER_PARENT']}\\n")
-if (here / "crash").exists():
-    (here / "crash").unlink()
+try:
+    (here / "crash").unlink()  # only one of them can
+except FileNotFoundError:
+    pass
+else:
     os.kill(os.getpid(), signal.SIGKILL)
 until = time.monotonic() + 30  # a parent that forgets it waits no longer
 while not (here / "end").exists() and time.monotonic() < until:

@@ -184,6 +184,7 @@ def claim_job(job_id: str, command: c.Claim, request: Request | None, forbidden:
 
 
 def _claim_job(job_id: str, command: c.Claim, forbidden: Forbidden) -> Steps[list[Claim]]:
+    yield ids("lock", [job_id])  # who admits a job may put it into another queue
     for (queue,) in (yield ids("paused", [job_id])):
         raise QueuePausedError(f"job {job_id} is in queue {queue!r}, which is paused: resume it first")
     (outcome,) = yield from carry_out([Ask(job_id, command)], forbidden)

@@ -17,21 +17,26 @@ SHARDS: Final = 1 << 10
 _RANDOM_DIGITS: Final = 13
 _RANDOM_BYTES: Final = (_RANDOM_DIGITS + 1) // 2
 
-#: For ids that are made one by one, drawn ahead: to ask the system for each takes longer than all the rest.
-_DRAWN: Final[list[bytes]] = []
+#: For ids that are made one by one, drawn ahead: to ask the system for each takes longer than all the rest. A child has
+#: its own, also one that was forked behind Python's back, as by a server written in C: the parent goes on with these.
+_DRAWN: Final[dict[int, list[bytes]]] = {}
 _AHEAD: Final = 64
-os.register_at_fork(after_in_child=_DRAWN.clear)  # the parent goes on with it
 
 
 def _randomness(count: int) -> bytes:
     if count != _RANDOM_BYTES:
         return os.urandom(count)
+    process = os.getpid()
+    drawn = _DRAWN.get(process)
+    if drawn is None:
+        _DRAWN.clear()
+        drawn = _DRAWN.setdefault(process, [])
     try:
-        return _DRAWN.pop()
+        return drawn.pop()
     except IndexError:
-        drawn = os.urandom(_RANDOM_BYTES * _AHEAD)
-        _DRAWN.extend(drawn[at : at + _RANDOM_BYTES] for at in range(_RANDOM_BYTES, len(drawn), _RANDOM_BYTES))
-        return drawn[:_RANDOM_BYTES]
+        more = os.urandom(_RANDOM_BYTES * _AHEAD)
+        drawn.extend(more[at : at + _RANDOM_BYTES] for at in range(_RANDOM_BYTES, len(more), _RANDOM_BYTES))
+        return more[:_RANDOM_BYTES]
 
 
 class Ids:

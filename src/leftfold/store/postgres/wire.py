@@ -170,7 +170,10 @@ def _scalar(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _scalars(common: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
-    """Give what jobs have in common as texts: many come one by one, and with the same."""
+    """Give what jobs have in common as texts: many come one by one, and with the same.
+
+    What stands under a name is always of one type: as a key of the cache, True would be 1.
+    """
     return {name: _scalar(value) for name, value in common}
 
 
