@@ -4,6 +4,7 @@ Owners speak with the claim of the set-up: where its lease is over by then, they
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from leftfold import Claim, Engine, Failure
 from leftfold.asking import NewJob
 from leftfold.core import commands as c
 from leftfold.core import events as e
+from leftfold.core.errors import FeedConflictError
 from leftfold.engine.running import one
 from leftfold.store.feed import NOTHING, FeedPage
 from leftfold.store.ops import Ask
@@ -37,10 +39,12 @@ class Operation(NamedTuple):
     by_job: bool = False
     #: It speaks with the claim of the set-up.
     owns: bool = False
+    #: No other set-up has what it needs.
+    only_there: bool = False
 
     def can_play(self, state: str) -> bool:
         """Tell whether a set-up has what the call needs: a job that was only received was never claimed."""
-        return state != "inbox" or not self.owns
+        return state == self.state or not (self.only_there or (state == "inbox" and self.owns))
 
     def __str__(self) -> str:
         return self.name
@@ -88,6 +92,16 @@ def _page(scene: Scene) -> FeedPage:
     return FeedPage(
         consumer=scene.named("consumer"), records=(), caught_up=True, rev=0, seen=NOTHING, target=NOTHING, last=None
     )
+
+
+def _consume(engine: Engine, scene: Scene) -> None:
+    """Take what is there for the consumer, as often as somebody else was faster."""
+    while True:
+        page = engine.feed(scene.named("consumer"))
+        with suppress(FeedConflictError):
+            engine.acknowledge(page)
+            scene.consumed.extend((record.job_id, record.version) for record in page.records)
+            return
 
 
 @cache
@@ -211,6 +225,8 @@ OPERATIONS: Final = (
     # --- the feed -----------------------------------------------------------------------------------------------------
     Operation("begin to consume", "feed", "queued",
               lambda x, s: x.feed(s.named("consumer"), start="now").consumer),
+    Operation("consume", "feed", "followed",
+              _consume, only_there=True),
     Operation("acknowledge", "acknowledge", "queued",
               lambda x, s: x.acknowledge(_page(s))),
     Operation("forget the consumer", "forget_consumer", "queued",

@@ -100,8 +100,8 @@ def outcome_of(
     if "queue" in asks:
         beside += engine.store.run(Operation(lambda: _paused(scene), apart=True, reads=True))
     if "feed" in asks:
-        consumed = engine.follow(scene.named("consumer"))
-        beside += [[record.job_id, record.version] for record in consumed if record.job_id in found]
+        later = [(record.job_id, record.version) for record in engine.follow(scene.named("consumer"))]
+        beside += sorted(event for event in [*scene.consumed, *later] if event[0] in found)
     return Outcome(words.named(told[0]), words.named(told[1]), jobs, words.said(beside))
 
 

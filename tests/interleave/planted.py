@@ -4,19 +4,21 @@ The serial orders are those of a sound store; so a bug is caught wherever it sho
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pytest
 
+from leftfold import Claim
 from leftfold.core.decide import Forbidden
 from leftfold.engine import running
-from leftfold.store import creating, ops
+from leftfold.store import claiming, creating, ops
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.postgres import wire
 from leftfold.store.postgres.driver import PostgresStore
 from leftfold.store.postgres.wire import quoted
 from leftfold.store.query import Operation, Steps, ids
 
+T = TypeVar("T")
 Patch = pytest.MonkeyPatch
 _SOUND: Final = ops.carry_out
 
@@ -76,6 +78,28 @@ def _load_before_the_lock(patch: Patch) -> None:
     patch.setattr(ops, "carry_out", carry_out)
 
 
+def _queue_before_the_lock(patch: Patch) -> None:
+    """Ask for the queue of a job that nobody has locked as yet."""
+    sound = claiming._claim_job
+
+    def claim_job(*asked: Any) -> Steps[list[Claim]]:
+        steps = sound(*asked)
+        assert next(steps).name == "lock"
+        return (yield from _go_on(steps, []))
+
+    patch.setattr(claiming, "_claim_job", claim_job)
+
+
+def _go_on(steps: Steps[T], answer: Any) -> Steps[T]:
+    """Send an answer, and all that come behind it."""
+    try:
+        while True:
+            answer = yield steps.send(answer)
+    except StopIteration as done:
+        given: T = done.value
+        return given
+
+
 _BY_PLACES: Final = ") s WHERE j.ctid = s.place AND s.now = s.now + 0"
 #: What a claim finds has no name as yet.
 _NAMED: Final = ("claim", "SELECT k.ctid AS place,", "SELECT k.id, k.queue, k.ctid AS place,")
@@ -130,6 +154,13 @@ BUGS: Final = (
             code=_commit_by_statement),
     Planted("a job is decided on as it was before the lock", ("suspend", "signal", "running"),
             code=_load_before_the_lock),
+    Planted("a claim asks for the queue before its job is locked",
+            ("admit into a paused queue", "claim by id", "inbox"),
+            code=_queue_before_the_lock),
+    Planted("a consumer passes over what is not committed yet", ("cancel hard", "consume", "followed"),
+            (("feed_move", "target = %(target)s::pg_snapshot", "target = NULL"),
+             ("feed_move", "SET rev = rev + 1, seen = %(seen)s::pg_snapshot",
+              "SET rev = rev + 1, seen = (SELECT (x || ':' || x || ':')::pg_snapshot FROM pg_current_xact_id() x)"))),
     Planted("who is in a deadlock is not run again",
             ("enqueue two, one of them after the job", "enqueue two, one of them after the job", "both dead-lettered"),
             code=_no_retry),

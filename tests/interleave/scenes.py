@@ -30,6 +30,7 @@ class Scene(NamedTuple):
     job: str
     other: str  # a second job in the queue
     claims: tuple[Claim, Claim] | None  # on the two; the lease may be over
+    consumed: list[tuple[str, int]]  # the events that consumers were given, by job and version
 
     @property
     def queue(self) -> str:
@@ -84,7 +85,7 @@ def _claimed(engine: Engine, numbers: Sequence[int]) -> Made:
     }
     pairs = zip(ids[::2], ids[1::2], strict=True)
     return [
-        Scene(number, job, other, (claims[job], claims[other]))
+        Scene(number, job, other, (claims[job], claims[other]), [])
         for number, (job, other) in zip(numbers, pairs, strict=True)
     ]
 
@@ -93,7 +94,7 @@ def _inbox(engine: Engine, numbers: Sequence[int]) -> Made:
     def one(number: int, word: str) -> str:
         return engine.receive("work", queue=f"queue.{tag_of(number)}", key=f"{word}.{tag_of(number)}").job_id
 
-    return [Scene(number, one(number, KEYS[0]), one(number, KEYS[1]), None) for number in numbers]
+    return [Scene(number, one(number, KEYS[0]), one(number, KEYS[1]), None, []) for number in numbers]
 
 
 def _each(scenes: Made) -> list[Claim]:
@@ -149,6 +150,12 @@ def _close_another(engine: Engine, scenes: Made) -> None:
         engine.pause(scene.named("closed"), by="set-up")
 
 
+def _follow(engine: Engine, scenes: Made) -> None:
+    engine.release_many(_first(scenes))
+    for scene in scenes:
+        engine.feed(scene.named("consumer"), start="now")
+
+
 #: What is done to claimed jobs, to bring the first of each pair to a state; the other one stays with its owner.
 STATES: Final[Mapping[str, tuple[Next, ...]]] = {
     "inbox": (_close_another,),
@@ -168,6 +175,7 @@ STATES: Final[Mapping[str, tuple[Next, ...]]] = {
     "dead-lettered": (_start, _dead_letter),
     "both dead-lettered": (_start, _dead_letter_both),
     "in a paused queue": (_pause,),
+    "followed": (_follow,),
     "overdue": (_start, _renew_the_other),
     "overdue wait": (
         _start,

@@ -11,6 +11,7 @@ import math
 
 import pytest
 from tests.interleave.operations import BATCHES, OPERATIONS, Operation
+from tests.interleave.outcomes import Outcome
 from tests.interleave.world import EVERYTHING, Pair, World, play_all, world_on
 
 from leftfold.testing.postgres import Server
@@ -116,6 +117,17 @@ def test_orders_that_are_left_out_come_to_nothing_else(left: str, right: str, st
             assert all(why is None for _, why in world.play(pair, bound, raw=True))
             assert world.outcomes[pair] == outcomes
             assert world.schedules[pair] >= schedules
+
+
+def test_each_job_of_two_batches_is_held_to_one_order_with_what_both_were_told_about_it() -> None:
+    done, refused, became = '["done","done"]', '["refused","refused"]', {"job": "succeeded", "other": "succeeded"}
+    allowed = [Outcome(done, refused, became, "[]"), Outcome(refused, done, became, "[]")]
+    may = frozenset[tuple[str, ...]]().union(*(outcome.by_job((True, True)) for outcome in allowed))
+    # One of the two jobs went to each side: the right one names them in the opposite order.
+    shared = '["done","refused"]'
+    assert Outcome(shared, shared, became, "[]").by_job((True, True)) <= may
+    assert not Outcome(done, done, became, "[]").by_job((True, True)) <= may
+    assert not Outcome(refused, refused, became, "[]").by_job((True, True)) <= may
 
 
 def test_pairs_that_meet_have_more_schedules_than_their_two_orders(world: World) -> None:

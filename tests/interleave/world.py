@@ -40,8 +40,8 @@ class Pair(NamedTuple):
         both = (self.left, self.right)
         queue = any(operation.method in {"pause", "unpause"} for operation in both)
         request = any("request" in operation.name for operation in both)
-        # Who moves or forgets the consumer decides what it gets.
-        feed = {"feed"} < {operation.method for operation in both} - {"acknowledge", "forget_consumer"}
+        methods = {operation.method for operation in both}
+        feed = "feed" in methods and not methods & {"acknowledge", "forget_consumer"}  # by these it gets something else
         asked = {"queue": queue, "request": request, "feed": feed}
         return frozenset(name for name, is_asked in asked.items() if is_asked)
 
