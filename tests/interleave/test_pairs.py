@@ -33,7 +33,7 @@ def pairs_of(left: Operation, others: tuple[Operation, ...]) -> list[Pair]:
 @pytest.mark.parametrize("left", OPERATIONS, ids=str)
 def test_two_operations_on_a_job_end_as_one_behind_the_other(left: Operation, world: World) -> None:
     pairs = pairs_of(left, OPERATIONS[OPERATIONS.index(left) :])
-    schedules = play_all(world, pairs)
+    schedules = play_all(world, pairs, None if EVERYTHING else 1)  # there are fourteen hundred
     assert schedules >= len(pairs)
 
 
@@ -105,12 +105,11 @@ def test_without_a_bound_there_are_as_many_schedules_as_the_statements_allow(
         ("enqueue, replace", "complete", "running"),
         ("claim next under a request", "fail", "queued"),
         ("admit into a paused queue", "claim by id", "inbox"),
-        ("begin to consume", "cancel hard", "queued"),
     ],
 )
 def test_orders_that_are_left_out_come_to_nothing_else(left: str, right: str, state: str, postgres: Server) -> None:
     pair = Pair(NAMED[left], NAMED[right], state)
-    for bound in (None, 1, 2):
+    for bound in (None, 1):
         with world_on(postgres, stops_at_begin=bound is None) as world:
             play_all(world, [pair], bound)
             schedules, outcomes = world.schedules[pair], world.outcomes[pair]

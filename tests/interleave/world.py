@@ -20,7 +20,7 @@ from leftfold.store.postgres.driver import PostgresStore
 from leftfold.testing.clock import FakeClock
 from leftfold.testing.postgres import Server
 
-#: LEFTFOLD_INTERLEAVE=all plays every order that may come to something else; else those with two preemptions at most.
+#: LEFTFOLD_INTERLEAVE=all plays every order that may come to something else; else those with one or two preemptions.
 EVERYTHING: Final = os.environ.get("LEFTFOLD_INTERLEAVE") == "all"
 BOUND: Final = None if EVERYTHING else 2
 #: A deadlock is found a moment after the second one began to wait, so that the first one is who must give way.
