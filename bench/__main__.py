@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench import environments, machine, measure, report
+from bench import environments, gauges, machine, report, running
 from bench.servers import POSTGRES, REDIS, Servers
 from bench.system import OURS, load, names
 from bench.verdict import TARGETS, Measured, verdicts
@@ -83,12 +83,12 @@ class Run:
         ]
 
     def _measure(self, servers: Servers, workload: Workload, number: int, name: str) -> None:
-        gauge = measure.gauge()
+        gauge = gauges.processor()
         try:
-            with measure.bench(servers, name) as system:
+            with running.bench(servers, name) as system:
                 figures = workload.measure(system)
                 self.measured.append(Measured(name, workload.name, number, gauge, figures))
-        except (measure.Failed, OSError, ValueError) as problem:  # whatever a peer may come up with
+        except (running.Failed, OSError, ValueError) as problem:  # whatever a peer may come up with
             told = str(problem).partition(":")[0]  # the rest is for whoever sits at this machine
             self.measured.append(Measured(name, workload.name, number, gauge, {}, told))
             _say(f"{workload.title}: {problem}")

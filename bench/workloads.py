@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bench import measure
-from bench.measure import Bench, Figures
+from bench.measure import Figures
+from bench.running import Bench
 from bench.system import OURS, About
 
 #: The systems of `make bench`; `make bench-all` takes all there are.

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import docs, measure, report
+from bench import docs, report, running
 from bench.__main__ import rotated
-from bench.measure import Bench, Failed
 from bench.plots import Bar, bars
+from bench.running import Bench, Failed
 from bench.servers import Place
 from bench.side import Clocked
 from bench.system import load, names
@@ -67,7 +67,7 @@ def test_the_clock_begins_behind_the_first_batches() -> None:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
     """A system that does everything, and says nothing of it."""
-    monkeypatch.setattr(measure, "_ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(running, "_ANSWER_SECONDS", 0.0)
     with ExitStack() as stack:
         yield Bench(
             "leftfold_sqlite", load("leftfold_sqlite").ABOUT, Place(str(tmp_path), "files", None), tmp_path, stack
