@@ -1,13 +1,19 @@
 """What a run found, as tables: the verdicts, every workload, and what each system promises."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from bench.verdict import TARGETS, Measured, Verdict, verdicts
+from bench.system import load
+from bench.verdict import Measured, Verdict, rounds_of, verdicts
 from bench.workloads import workloads
 
-_WORDS: Final = {"stretch": "met, and the stretch", "met": "met", "missed": "**missed**"}
+_WORDS: Final = {
+    "stretch": "met, and the stretch",
+    "met": "met",
+    "missed": "**missed**",
+    "not judged": "**not judged**",
+}
 
 
 def measured_in(results: dict[str, Any]) -> list[Measured]:
@@ -18,7 +24,7 @@ def measured_in(results: dict[str, Any]) -> list[Measured]:
 def tables(results: dict[str, Any]) -> str:
     """Give everything as Markdown."""
     measured = measured_in(results)
-    parts = ["### Targets", targets(verdicts(measured), results)]
+    parts = ["### Targets", targets(verdicts(measured, results.get("rounds") or rounds_of(measured)), results)]
     for workload in workloads(results["much"]):
         found = [each for each in measured if each.workload == workload.name]
         if found:
@@ -32,12 +38,12 @@ def targets(found: Iterable[Verdict], results: dict[str, Any]) -> str:
     rows = [
         (
             each.target.title,
-            _title(results, each.against) if each.against != each.target.system else "itself",
-            f"{each.ratio:.2f}",
-            f"{min(each.ratios):.2f}–{max(each.ratios):.2f}",
+            "itself" if each.against == each.target.system else _title(results, each.against),
+            f"{each.ratio:.2f}" if each.ratios else "",
+            f"{min(each.ratios):.2f}–{max(each.ratios):.2f}" if each.ratios else "",
             f"{'≥' if each.target.is_rate else '≤'} {each.target.bound:g}",
             f"{each.target.stretch:g}",
-            _WORDS[each.word],
+            _WORDS[each.word] + (f": {each.why}" if each.why else ""),
         )
         for each in found
     ]
@@ -45,7 +51,7 @@ def targets(found: Iterable[Verdict], results: dict[str, Any]) -> str:
 
 
 def _title(results: dict[str, Any], system: str) -> str:
-    return str(results["systems"][system]["title"])
+    return str(results["systems"][system]["title"]) if system in results["systems"] else load(system).ABOUT.title
 
 
 def _workload(found: Sequence[Measured], results: dict[str, Any]) -> str:
@@ -92,6 +98,8 @@ def conditions(results: dict[str, Any]) -> str:
     for server, settings in results["settings"].items():
         lines.append(f"{server}: " + ", ".join(f"`{name} = {value or 'none'}`" for name, value in settings.items()))
     lines += [f"Left out: {_title(results, name)}, {why}" for name, why in results["left out"].items()]
+    if skipped := results.get("skipped"):
+        lines.append(f"Not measured, for the time was up: {', '.join(skipped)}")
     return "\n\n".join(lines)
 
 
@@ -102,15 +110,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
 
 
-def summary(found: Sequence[Verdict], failed: Sequence[Measured]) -> str:
-    """Say in a line or two whether the targets are met, and name those that are not; and where we failed altogether."""
-    missed = [each for each in found if each.word == "missed"]
-    lines = [f"{len(found) - len(missed)} of {len(TARGETS)} targets are met."]
-    judged = {each.target for each in found}
-    lines += [f"Not judged: {target.title}, {target.figure}" for target in TARGETS if target not in judged]
+def summary(found: Sequence[Verdict], failed: Sequence[Measured], left_out: Mapping[str, str]) -> str:
+    """Say in some lines whether the targets are met, and name those that are not; and who failed altogether."""
+    lines = [f"{sum(each.is_met for each in found)} of {len(found)} targets are met."]
+    lines += [f"Not judged: {each.target.title}, {each.target.figure}: {each.why}" for each in found if each.why]
+    lines += [f"Left out: {system}: {why}" for system, why in left_out.items()]
     lines += [f"Failed: {each.system}, {each.workload}, round {each.round + 1}: {each.failed}" for each in failed]
     lines += [
         f"Missed: {each.target.title} is {each.ratio:.2f} of {each.against}, asked {each.target.bound:g}"
-        for each in missed
+        for each in found
+        if each.word == "missed"
     ]
     return "\n".join(lines) + "\n"

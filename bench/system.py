@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from bench import systems
 
 Server = Literal["postgres", "redis", "files"]
+Role = Literal["ours", "peer", "limit", "bare queue"]  # only peers are what one could use instead of ours
 Handler = Callable[[int], Any]  # a def, or an async one
 ANY_HANDLER: Final = frozenset({"noop", "noop_sync", "nap", "long"})
 OURS: Final = ("leftfold_postgres", "leftfold_sqlite")
@@ -45,6 +46,7 @@ class About(NamedTuple):
     concurrency: int = 100  # of a worker that drains no-op jobs
     python: tuple[int, int] = (3, 11)  # the oldest that runs it
     handlers: frozenset[str] = ANY_HANDLER  # which of `bench.handlers` it can run
+    role: Role = "peer"
 
     @property
     def plainest(self) -> str:

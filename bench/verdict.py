@@ -1,13 +1,21 @@
-"""The targets, and whether a run meets them: ratios of figures of one round, and the median of those of all rounds."""
+"""The targets, and whether a run meets them: ratios of figures of one round, and the median of those of all rounds.
+
+A target is judged only if both sides have a figure in every round that was asked for, and so has everybody whom the
+short run measures it against: who is missing, or failed, might have been the best. What is not judged is not met.
+"""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bench.measure import Figures
+from bench.system import load, names
+from bench.workloads import FEW
 
 #: Systems on PostgreSQL that one could use instead of ours.
-PEERS: Final = ("pgqueuer", "procrastinate", "oban", "chancy", "dbos", "saq_postgres")
+PEERS: Final = tuple(
+    name for name in names() if (about := load(name).ABOUT).server == "postgres" and about.role == "peer"
+)
 
 
 class Measured(NamedTuple):
@@ -38,6 +46,12 @@ class Target(NamedTuple):
         """Whether more is better: then the bound is the least that will do, else the most."""
         return self.figure.startswith("jobs/s")
 
+    @property
+    def sides(self) -> tuple[tuple[str, str], ...]:
+        """Give whom it cannot be judged without, each with the workload: ours, and those of the short run."""
+        others = [(each, self.than or self.workload) for each in self.against if each in FEW]
+        return ((self.system, self.workload), *others)
+
 
 _POSTGRES, _SQLITE = "leftfold_postgres", "leftfold_sqlite"
 TARGETS: Final = (
@@ -54,12 +68,17 @@ TARGETS: Final = (
 )  # fmt: skip
 
 
+#: What the targets are about, workload and system: the rest of a run is for information.
+JUDGED: Final = frozenset((workload, system) for target in TARGETS for system, workload in target.sides)
+
+
 class Verdict(NamedTuple):
     """What came of a target."""
 
     target: Target
     against: str  # the system that it was measured against
-    ratios: tuple[float, ...]  # one per round
+    ratios: tuple[float, ...]  # one per round; none if it could not be judged
+    why: str = ""  # it could not
 
     @property
     def ratio(self) -> float:
@@ -74,33 +93,50 @@ class Verdict(NamedTuple):
         def holds(bound: float) -> bool:
             return self.ratio >= bound if target.is_rate else self.ratio <= bound
 
-        return "stretch" if holds(target.stretch) else "met" if holds(target.bound) else "missed"
+        if self.why:
+            return "not judged"
+        if not holds(target.bound):
+            return "missed"
+        return "stretch" if target.stretch != target.bound and holds(target.stretch) else "met"
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it was judged, and holds."""
+        return self.word in {"met", "stretch"}
 
 
-def verdicts(measured: Sequence[Measured]) -> list[Verdict]:
-    """Judge every target of which both sides were measured."""
-    found = []
-    for target in TARGETS:
-        against = _best(measured, target)
-        if against is None:
-            continue
-        ours = _rounds(measured, target.system, target.workload, target.figure)
-        theirs = _rounds(measured, against, target.than or target.workload, target.figure)
-        ratios = tuple(ours[number] / theirs[number] for number in sorted(ours.keys() & theirs.keys()))
-        if ratios:
-            found.append(Verdict(target, against, ratios))
-    return found
+def verdicts(measured: Sequence[Measured], asked: Mapping[str, int]) -> list[Verdict]:
+    """Judge every target; `asked` are the rounds of each workload."""
+    return [_verdict(measured, target, asked) for target in TARGETS]
 
 
-def _best(measured: Iterable[Measured], target: Target) -> str | None:
-    """Give the system that is the best by its own median."""
+def _verdict(measured: Sequence[Measured], target: Target, asked: Mapping[str, int]) -> Verdict:
+    for system, workload in target.sides:
+        rounds, found = asked.get(workload, 0), len(_rounds(measured, system, workload, target.figure))
+        if not found or found < rounds:
+            return Verdict(target, system, (), f"{system} has figures of {found} of {rounds} rounds of `{workload}`")
+    ours = _rounds(measured, target.system, target.workload, target.figure)
+    against = _best(measured, target, len(ours))
+    theirs = _rounds(measured, against, target.than or target.workload, target.figure)
+    return Verdict(target, against, tuple(ours[number] / theirs[number] for number in sorted(ours)))
+
+
+def _best(measured: Sequence[Measured], target: Target, rounds: int) -> str:
+    """Give the system that is the best by its own median, of those that have all rounds."""
     medians = {
-        system: statistics.median(rounds.values())
+        system: statistics.median(found.values())
         for system in target.against
-        if (rounds := _rounds(measured, system, target.than or target.workload, target.figure))
+        if len(found := _rounds(measured, system, target.than or target.workload, target.figure)) >= rounds
     }
-    pick = max if target.is_rate else min
-    return pick(medians, key=lambda system: medians[system]) if medians else None
+    return (max if target.is_rate else min)(medians, key=lambda system: medians[system])
+
+
+def rounds_of(measured: Iterable[Measured]) -> dict[str, int]:
+    """Give how many rounds each workload had, for results that do not say how many were asked for."""
+    found: dict[str, int] = {}
+    for each in measured:
+        found[each.workload] = max(found.get(each.workload, 0), each.round + 1)
+    return found
 
 
 def _rounds(measured: Iterable[Measured], system: str, workload: str, figure: str) -> dict[int, float]:

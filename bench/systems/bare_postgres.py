@@ -18,6 +18,7 @@ ABOUT = About(
     pace=20_000,
     settings=f"psycopg, one connection, {limit.BATCH} jobs in a statement",
     handlers=frozenset({"noop", "noop_sync"}),
+    role="limit",
 )
 _SCHEMA = "leftfold"
 

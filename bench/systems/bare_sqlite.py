@@ -17,6 +17,7 @@ ABOUT = About(
     pace=20_000,
     settings=f"one connection, synchronous=FULL, {limit.BATCH} jobs in a transaction",
     handlers=frozenset({"noop", "noop_sync"}),
+    role="limit",
 )
 
 

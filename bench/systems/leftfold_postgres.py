@@ -17,4 +17,5 @@ ABOUT = About(
     pace=14_000,
     settings="concurrency 1000",
     concurrency=1000,
+    role="ours",
 )

@@ -17,6 +17,7 @@ ABOUT = About(
     pace=14_000,
     settings="concurrency 500",
     concurrency=500,
+    role="ours",
 )
 
 

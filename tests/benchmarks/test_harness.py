@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from bench import docs, report, running
-from bench.__main__ import rotated
 from bench.plots import Bar, bars
 from bench.running import Bench, Failed
 from bench.servers import Place
@@ -38,23 +37,19 @@ def test_the_short_run_knows_its_systems() -> None:
     assert all(workload.few <= set(FEW) for workload in workloads(1_000))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_everybody_comes_first_as_often_as_the_others(count: int) -> None:
-    systems = [str(each) for each in range(count)]
-    orders = [rotated(systems, number) for number in range(count)]
-    assert [order[0] for order in orders] == systems
-    assert all(sorted(order) == systems for order in orders)
-
-
 def test_every_workload_has_somebody_who_does_it() -> None:
     for workload in workloads(1_000):
         able = [name for name in workload.few if workload.handler in {None, *load(name).ABOUT.handlers}]
         assert able, workload.name
 
 
-def test_a_failure_of_ours_is_named() -> None:
-    told = report.summary([], [Measured("leftfold_postgres", "drain", 1, 10.0, {}, "a hash is wrong")])
+def test_a_failure_is_named() -> None:
+    told = report.summary([], [Measured("leftfold_postgres", "drain", 1, 10.0, {}, "a hash is wrong")], {})
     assert "Failed: leftfold_postgres, drain, round 2: a hash is wrong" in told
+
+
+def test_who_could_not_be_installed_is_named() -> None:
+    assert "Left out: oban: it needs Python 3.12" in report.summary([], [], {"oban": "it needs Python 3.12"})
 
 
 def test_the_clock_begins_behind_the_first_batches() -> None:
@@ -109,7 +104,7 @@ def test_a_run_that_judged_nothing_is_no_success(
     done, _ = small
     assert done.returncode == 1
     assert "0 of 10 targets are met" in done.stderr
-    assert "Not judged: bulk enqueue, PostgreSQL, jobs/s" in done.stderr
+    assert "Not judged: bulk enqueue, PostgreSQL, jobs/s: leftfold_postgres has figures of 0 of 1 rounds" in done.stderr
 
 
 def test_a_system_that_nobody_knows_is_refused() -> None:
