@@ -105,15 +105,15 @@ class Run:
 
     def _measured(self, servers: Servers, step: Step) -> Measured:
         workload, number, name = step
-        gauge = gauges.processor()
+        gauge, disk = gauges.processor(), gauges.disk(servers.folder)
         try:
-            with running.bench(servers, name) as system:
-                return Measured(name, workload.name, number, gauge, workload.measure(system))
+            with running.bench(servers, name, is_last=number + 1 == self._rounds_of(workload)) as system:
+                return Measured(name, workload.name, number, gauge, workload.measure(system), disk=disk)
         except Exception as problem:  # noqa: BLE001 - whatever a system may come up with, the others go on
             _say(f"{workload.title}: {problem!r}")
             # The rest is for whoever sits at this machine.
             told = str(problem).partition(":")[0] if isinstance(problem, running.Failed) else type(problem).__name__
-            return Measured(name, workload.name, number, gauge, {}, told)
+            return Measured(name, workload.name, number, gauge, {}, told, disk)
 
     def _tell(self, step: Step, place: int, plan: list[Step]) -> None:
         passed = time.monotonic() - self._begun

@@ -34,12 +34,12 @@ def _hit(number: int) -> None:
     if _times is None:
         _times = probe(os.environ[PROBE])
     now = time.monotonic_ns()
-    with _turn:
+    with _turn:  # who has seen the count finds the times behind it
+        _times[HEAD + number] = now
         if _times[0] == 0:
             _times[1] = now
-        _times[0] += 1
         _times[2] = now
-    _times[HEAD + number] = now
+        _times[0] += 1
 
 
 async def noop(number: int) -> None:

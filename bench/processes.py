@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_OWN: Final = ("Private_Clean:", "Private_Dirty:")
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -35,12 +36,12 @@ def seconds(pid: int | None) -> float:
 
 
 def memory(pid: int) -> int:
-    """Give what a tree of processes has in memory; what several share counts once."""
+    """Give what a tree of processes has in memory for itself. What it shares depends on who else runs."""
     total = 0
     for each in tree(pid):
         try:
             lines = Path(f"/proc/{each}/smaps_rollup").read_text(encoding="ascii").splitlines()
         except OSError:
             continue
-        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_OWN))
     return total

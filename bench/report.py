@@ -38,7 +38,7 @@ def targets(found: Iterable[Verdict], results: dict[str, Any]) -> str:
     rows = [
         (
             each.target.title,
-            "itself" if each.against == each.target.system else _title(results, each.against),
+            _against(each, results),
             f"{each.ratio:.2f}" if each.ratios else "",
             f"{min(each.ratios):.2f}–{max(each.ratios):.2f}" if each.ratios else "",
             f"{'≥' if each.target.is_rate else '≤'} {each.target.bound:g}",
@@ -50,6 +50,11 @@ def targets(found: Iterable[Verdict], results: dict[str, Any]) -> str:
     return table(("", "against", "ratio", "rounds", "target", "stretch", ""), rows, right={2, 3, 4, 5})
 
 
+def _against(verdict: Verdict, results: dict[str, Any]) -> str:
+    others = [verdict.against] if verdict.against else [system for system, _ in verdict.target.sides[1:]]
+    return " or ".join("itself" if each == verdict.target.system else _title(results, each) for each in others)
+
+
 def _title(results: dict[str, Any], system: str) -> str:
     return str(results["systems"][system]["title"]) if system in results["systems"] else load(system).ABOUT.title
 
@@ -57,17 +62,20 @@ def _title(results: dict[str, Any], system: str) -> str:
 def _workload(found: Sequence[Measured], results: dict[str, Any]) -> str:
     figures = list(dict.fromkeys(name for each in found for name in each.figures))
     rows = []
-    for system in dict.fromkeys(each.system for each in found):
+    for system in results["systems"]:
         own = [each for each in found if each.system == system]
+        if not own:
+            continue
         cells = [_range([each.figures[figure] for each in own if figure in each.figures]) for figure in figures]
         failed = next((each.failed for each in own if each.failed), "")
         gauge = f"{statistics.median(each.gauge for each in own):.1f}"
-        rows.append((_title(results, system), *cells, gauge, failed))
+        disk = f"{statistics.median(each.disk for each in own):.2f}"
+        rows.append((_title(results, system), *cells, gauge, disk, failed))
     notes = any(row[-1] for row in rows)
-    head = ("", *figures, "gauge ms", "failed")
+    head = ("", *figures, "gauge ms", "disk ms", "failed")
     if not notes:
         head, rows = head[:-1], [row[:-1] for row in rows]
-    return table(head, rows, right=set(range(1, len(figures) + 2)))
+    return table(head, rows, right=set(range(1, len(figures) + 3)))
 
 
 def _range(values: Sequence[float]) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ import psycopg
 
 from bench.environments import redis_server
 from bench.system import Server
+from leftfold.store.sqlite.library import sqlite
 from leftfold.testing.postgres import running
 
 POSTGRES: Final = {
@@ -38,6 +39,17 @@ class Place(NamedTuple):
     server: Server
     pid: int | None  # of the server
 
+    def analyze(self) -> None:
+        """Let the planner know what is there, as autovacuum does in a longer time: the same for every system."""
+        if self.server == "postgres":
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                connection.execute("ANALYZE")
+
+    @property
+    def kept(self) -> str:
+        """Give what `bytes` are called."""
+        return "bytes/job in memory" if self.server == "redis" else "bytes/job"
+
     def bytes(self) -> int:
         """Give how much is kept here, with its indexes."""
         match self.server:
@@ -53,7 +65,14 @@ class Place(NamedTuple):
                 (line,) = [line for line in _redis(self.url, "INFO memory") if line.startswith("used_memory_dataset:")]
                 return int(line.partition(":")[2])
             case "files":
-                return sum(file.stat().st_size for file in Path(self.url).rglob("*") if file.is_file())
+                return sum(map(_checkpointed, Path(self.url).glob("*.db")))
+
+
+def _checkpointed(file: Path) -> int:
+    """Give the size of a database when all that was written is in it, and not in the log beside it."""
+    with closing(sqlite.connect(file, isolation_level=None, timeout=_START_SECONDS)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return file.stat().st_size
 
 
 class Servers:
@@ -61,7 +80,7 @@ class Servers:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leftfold-bench-")))
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leftfold-bench-")))
         self._postgres: tuple[str, int] | None = None
         self._redis: tuple[str, int] | None = None
         self._made = 0
@@ -86,7 +105,7 @@ class Servers:
                 _redis(url, "FLUSHALL")
                 yield Place(url, server, pid)
             case "files":
-                folder = self._folder / name
+                folder = self.folder / name
                 folder.mkdir()
                 try:
                     yield Place(str(folder), server, None)
@@ -116,7 +135,7 @@ class Servers:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
             options = [part for name, value in REDIS.items() for part in (f"--{name}", value)]
-            command: list[str | Path] = [redis_server(), "--port", str(port), "--dir", str(self._folder), *options]
+            command: list[str | Path] = [redis_server(), "--port", str(port), "--dir", str(self.folder), *options]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own words
             self._stack.callback(process.wait)
             self._stack.callback(os.kill, process.pid, signal.SIGTERM)

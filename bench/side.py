@@ -72,7 +72,7 @@ def _tell(**found: Any) -> None:
 def _enqueue(system: System, url: str, count: int, seconds: float) -> None:
     clocked = Clocked(count, 1, seconds, WARM)
     _await(system.enqueue(url, clocked.numbers()))
-    _tell(jobs=clocked.jobs, seconds=clocked.seconds)
+    _tell(made=clocked.made, jobs=clocked.jobs, seconds=clocked.seconds)
 
 
 def _fill(system: System, url: str, count: int, size: int, seconds: float) -> None:

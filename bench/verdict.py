@@ -27,6 +27,7 @@ class Measured(NamedTuple):
     gauge: float  # how long a little work took just before, in milliseconds
     figures: Figures
     failed: str = ""
+    disk: float = 0.0  # how long the disk took to keep a page just before, in milliseconds
 
 
 class Target(NamedTuple):
@@ -76,7 +77,7 @@ class Verdict(NamedTuple):
     """What came of a target."""
 
     target: Target
-    against: str  # the system that it was measured against
+    against: str  # the system that it was measured against; none if it could not be
     ratios: tuple[float, ...]  # one per round; none if it could not be judged
     why: str = ""  # it could not
 
@@ -114,7 +115,8 @@ def _verdict(measured: Sequence[Measured], target: Target, asked: Mapping[str, i
     for system, workload in target.sides:
         rounds, found = asked.get(workload, 0), len(_rounds(measured, system, workload, target.figure))
         if not found or found < rounds:
-            return Verdict(target, system, (), f"{system} has figures of {found} of {rounds} rounds of `{workload}`")
+            said = f"{system} has figures of {found} of {rounds} rounds of `{workload}`"
+            return Verdict(target, "", (), said if rounds else f"`{workload}` was not asked for")
     ours = _rounds(measured, target.system, target.workload, target.figure)
     against = _best(measured, target, len(ours))
     theirs = _rounds(measured, against, target.than or target.workload, target.figure)

@@ -17,7 +17,7 @@ ABOUT = About(
         history="none: a job is deleted when it is taken; its result is kept, if it has one",
         recovery="none: a job whose worker died is lost",
     ),
-    pace=1_500,
+    pace=4_000,
     settings="one thread, looks every 10 ms when idle, no results",
     concurrency=1,
     handlers=frozenset({"noop_sync"}),

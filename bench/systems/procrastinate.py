@@ -15,7 +15,7 @@ ABOUT = About(
         history="the row of the job, and an event for each change of its status",
         recovery="heartbeats of workers: stalled jobs are found and run again by a task that one writes oneself",
     ),
-    pace=450,
+    pace=700,
     settings="concurrency 20, a pool of 20 connections",
     concurrency=20,
 )
