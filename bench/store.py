@@ -1,8 +1,8 @@
-"""Our stores against the same rows written as bare SQL, in one run: `python -m bench.store` or `make bench`.
+"""Our stores against the same rows written as bare SQL, in one run: `python -m bench.store` or `make bench-store`.
 
 Both sides run in turns of a few batches, each round on fresh tables; the verdict is the median of the ratios of
 neighbours: a noisy machine is noisy for both. PostgreSQL runs with fsync and synchronous_commit on, SQLite with
-synchronous=FULL.
+synchronous=FULL. Exits with 1 if a target is missed, and names it.
 """
 
 import argparse
@@ -340,7 +340,20 @@ def report(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def missed(results: dict[str, Any]) -> list[str]:
+    """Name the targets that do not hold."""
+    found = []
+    for store, part in results.items():
+        for name, figures in part["ratios"].items():
+            if figures["ratio"] < TARGETS[name]:
+                found.append(f"{store}, {name} is {figures['ratio']:.2f}, asked {TARGETS[name]:.2f}")
+        if (size_ := part["bytes"].get("as they come", 0)) > BYTES[store]:
+            found.append(f"{store}, bytes per finished job are {size_:,.0f}, asked {BYTES[store]}")
+    return found
+
+
+def main() -> int:
+    """Measure, report, judge."""
     parser = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
     parser.add_argument("--store", choices=["postgres", "sqlite"], action="append", help="one of them only")
     parser.add_argument("--rounds", type=int, default=5)
@@ -362,7 +375,10 @@ def main() -> None:
             results[place.name] = {"ratios": ratios, "bytes": sizes}
     sys.stderr.write("\r\x1b[K" if sys.stderr.isatty() else "")
     sys.stdout.write(json.dumps(results, indent=2) + "\n" if asked.json else report(results))
+    failing = missed(results)
+    sys.stderr.writelines(f"Missed: {each}\n" for each in failing)
+    return int(bool(failing))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """Whether the benchmark judges as it says: ratios of one round, the median of all, and which way is better."""
 
 import pytest
+from bench import store
 from bench.verdict import JUDGED, PEERS, TARGETS, Measured, Target, Verdict, rounds_of, verdicts
 
 
@@ -109,3 +110,13 @@ def test_a_target_without_a_stretch_of_its_own_is_met_and_no_more() -> None:
 def test_what_is_judged_is_known_beforehand() -> None:
     assert {("enqueue", "oban"), ("few", "leftfold_postgres"), ("drain", "huey_sqlite")} <= JUDGED
     assert ("drain", "procrastinate") not in JUDGED
+
+
+def test_the_stores_alone_are_judged_as_well_and_what_falls_short_is_named() -> None:
+    ratios = {"enqueue": {"ratio": 0.79}, "enqueue_many": {"ratio": 0.61}}
+    results = {"sqlite": {"ratios": ratios, "bytes": {"as they come": 501.0, "all enqueued first": 900.0}}}
+    assert store.missed(results) == [
+        "sqlite, enqueue is 0.79, asked 0.80",
+        "sqlite, bytes per finished job are 501, asked 500",
+    ]
+    assert store.missed({"postgres": {"ratios": {"enqueue": {"ratio": 0.8}}, "bytes": {}}}) == []
