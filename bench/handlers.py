@@ -33,13 +33,18 @@ def _hit(number: int) -> None:
     global _times  # noqa: PLW0603 - the process has one, opened by the first job
     if _times is None:
         _times = probe(os.environ[PROBE])
+    hit(_times, number)
+
+
+def hit(times: memoryview, number: int) -> None:
+    """Note that a job began."""
     now = time.monotonic_ns()
     with _turn:  # who has seen the count finds the times behind it
-        _times[HEAD + number] = now
-        if _times[0] == 0:
-            _times[1] = now
-        _times[2] = now
-        _times[0] += 1
+        times[HEAD + number] = now
+        if times[0] == 0:
+            times[1] = now
+        times[2] = now
+        times[0] += 1
 
 
 async def noop(number: int) -> None:

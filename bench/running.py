@@ -35,9 +35,9 @@ class Bench:
 
     def __init__(self, name: str, about: About, place: Place, folder: Path, stack: ExitStack) -> None:
         self.about, self.place = about, place
-        self._name, self._folder, self._stack = name, folder, stack
+        self.folder, self._name, self._stack = folder, name, stack
         self._python = environments.python(about)
-        self._probes: list[memoryview] = []
+        self.probes: list[memoryview] = []
         self.is_last = True  # of the rounds: what takes long is verified in that one only
 
     @property
@@ -48,10 +48,10 @@ class Bench:
     def _start(self, *given: object, probe: Path | None = None, answers: bool = True) -> subprocess.Popen[str]:
         root = str(environments.ROOT)
         paths = os.pathsep.join([root, f"{root}/src"] if not self.about.needs else [root])
-        with (self._folder / "errors").open("a") as errors:
+        with (self.folder / "errors").open("a") as errors:
             process = subprocess.Popen(  # noqa: S603 - our own words
                 [self._python, "-m", "bench.side", self._name, *map(str, given)],
-                env={**os.environ, "PYTHONPATH": paths, handlers.PROBE: str(probe or "")}, cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": paths, handlers.PROBE: str(probe or "")}, cwd=self.folder,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE if answers else errors, stderr=errors, text=True,
                 start_new_session=True,
             )  # fmt: skip
@@ -84,7 +84,7 @@ class Bench:
 
     def errors(self) -> str:
         """Give the last of what its processes complained of."""
-        return (self._folder / "errors").read_text(errors="replace").strip()[-1_000:] or "without a word"
+        return (self.folder / "errors").read_text(errors="replace").strip()[-1_000:] or "without a word"
 
     def ask(self, verb: str, *given: object, seconds: float = 0.0) -> dict[str, Any]:
         """Let a process of the system do one thing, which takes so long."""
@@ -103,14 +103,14 @@ class Bench:
 
     def worker(self, handler: str, concurrency: int | None = None) -> subprocess.Popen[str]:
         """Start a worker."""
-        path = self._folder / f"probe-{len(self._probes)}"
-        self._probes.append(handlers.probe(str(path)))
+        path = self.folder / f"probe-{len(self.probes)}"
+        self.probes.append(handlers.probe(str(path)))
         given = (handler, concurrency or self.about.concurrency)
         return self._start("work", self.place.url, *given, probe=path, answers=False)  # nobody reads what it prints
 
     def ran(self) -> int:
         """Give how many jobs the workers began so far."""
-        return sum(probe[0] for probe in self._probes)
+        return sum(probe[0] for probe in self.probes)
 
     def wait_for(self, jobs: int) -> None:
         """Wait until the workers began so many."""
@@ -118,7 +118,7 @@ class Bench:
 
     def wait_for_all_workers(self) -> None:
         """Wait until each worker began a job."""
-        self._wait(lambda: all(probe[0] for probe in self._probes), "a job in each process")
+        self._wait(lambda: all(probe[0] for probe in self.probes), "a job in each process")
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         """Wait for something for as long as jobs begin."""
@@ -132,7 +132,7 @@ class Bench:
 
     def times(self, jobs: int, worker: slice = slice(None)) -> list[int]:
         """Give when each job began in these workers, by its number; 0 if it did not."""
-        probes = [probe[handlers.HEAD : handlers.HEAD + jobs].tolist() for probe in self._probes[worker]]
+        probes = [probe[handlers.HEAD : handlers.HEAD + jobs].tolist() for probe in self.probes[worker]]
         return list(map(max, zip(*probes, strict=True)))
 
     def window(self, jobs: int) -> "Window":
@@ -141,14 +141,14 @@ class Bench:
         distinct = jobs - times.count(0)
         if ran != jobs or distinct != jobs:
             raise Failed(f"{self.about.title} began {distinct} of {jobs} jobs, and {ran - distinct} of them once more")
-        return Window.of(times, [probe[1] for probe in self._probes])
+        return Window.of(times, [probe[1] for probe in self.probes])
 
     def latencies(self, jobs: int, gap: float) -> list[float]:
         """Enqueue jobs one by one with pauses; give how long each took from there to its handler, in milliseconds.
 
         The first few, which connect and prepare, are left out.
         """
-        path = self._folder / "asked"
+        path = self.folder / "asked"
         asked, every = handlers.probe(str(path)), WARM + jobs
         self.ask("space", every, gap, path, seconds=every * gap)
         self.wait_for(every)
