@@ -11,9 +11,9 @@ from bench.system import OURS, About
 #: The systems of `make bench`; `make bench-all` takes all there are.
 FEW: Final = (
     "leftfold_postgres", "pgqueuer", "bare_postgres", "procrastinate", "oban", "leftfold_sqlite", "huey_sqlite",
-    "bare_sqlite",
+    "bare_sqlite", "pgmq",
 )  # fmt: skip
-_ENQUEUERS: Final = frozenset(FEW)
+_ENQUEUERS: Final = frozenset(FEW) - {"pgmq"}
 _FAST: Final = frozenset({"leftfold_postgres", "pgqueuer"})
 #: Those that have done with a million jobs before the day is over.
 _HASTY: Final = frozenset({*OURS, "pgqueuer", "bare_postgres", "bare_sqlite"})
@@ -65,7 +65,8 @@ def workloads(much: int) -> list[Workload]:
     held = 60 if much >= _WHOLE else 15
     return [
         Workload("enqueue", "enqueue, one by one", "jobs/s", lambda b: measure.enqueue(b, 1.5), _ENQUEUERS),
-        Workload("bulk", "enqueue, in bulk", "jobs/s", lambda b: measure.enqueue_many(b, 1.5), slow),
+        Workload("bulk", "enqueue, in bulk", "jobs/s", lambda b: measure.enqueue_many(b, 1.5),
+                 slow | {"pgmq"}),
         Workload("drain", "drain no-op jobs, one worker process", "jobs/s", _drain(None, 1), slow),
         Workload("drain2", "drain no-op jobs, two worker processes", "jobs/s", _drain(None, 2), _FAST),
         Workload("latency", "pick-up, one job every 20 ms", "p50 ms", lambda b: measure.latency(b, 500, 0.02),
