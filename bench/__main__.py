@@ -38,6 +38,7 @@ class Run:
         self.measured: list[Measured] = []
         self.left_out: dict[str, str] = {}
         self._skipped: list[str] = []
+        self._versions: dict[str, list[str]] = {}
         self._begun = time.monotonic()
         self._pace = Pace()
 
@@ -77,7 +78,7 @@ class Run:
         about = load(name).ABOUT
         _show(f"setting up {about.title}")
         try:
-            environments.python(about)
+            self._versions[name] = environments.versions(about)
             if about.server == "redis":
                 environments.redis_server()
         except environments.Missing as problem:
@@ -136,6 +137,9 @@ class Run:
                 name: {
                     "title": about.title,
                     "needs": about.needs,
+                    "server": about.server,
+                    "role": about.role,
+                    "versions": self._versions.get(name, []),
                     "settings": about.settings,
                     **about.promises._asdict(),
                 }

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.system import About
+from leftfold.store.sqlite.library import sqlite
 
 ROOT: Final = Path(__file__).parent.parent
 _NEWEST: Final = 14
+_UV: Final = "uv==0.9.9"
 
 
 class Missing(Exception):  # noqa: N818 - the system is left out, and the report says why
@@ -45,6 +47,26 @@ def _installed(title: str, needs: tuple[str, ...], interpreter: str) -> Path:
     return made
 
 
+def versions(about: About) -> list[str]:
+    """Give the versions of what a system runs on: Python, what we are made of, SQLite where it keeps files."""
+    ours = ["psycopg", "msgspec", "uvloop"] if not about.needs else []
+    told = [f"Python {_told(python(about), _PYTHON)}", *(f"{name} {_told(python(about), _OF, name)}" for name in ours)]
+    if about.server == "files":
+        told.append(f"SQLite {sqlite.sqlite_version if not about.needs else _told(python(about), _SQLITE)}")
+    return told
+
+
+_PYTHON: Final = "import platform; print(platform.python_version())"
+_SQLITE: Final = "import sqlite3; print(sqlite3.sqlite_version)"
+_OF: Final = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
+
+
+def _told(interpreter: Path, code: str, *given: str) -> str:
+    command = [str(interpreter), "-c", code, *given]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - our own words
+    return found.stdout.strip() or "(none)"
+
+
 def _run(command: list[str | Path], title: str) -> None:
     found = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - our own words
     if found.returncode:
@@ -56,9 +78,27 @@ def _interpreter(oldest: tuple[int, int]) -> str:
     if sys.version_info[:2] >= oldest:
         return sys.executable
     for candidate in _candidates(oldest):
-        if subprocess.run([candidate, "-c", ""], check=False, capture_output=True).returncode == 0:  # noqa: S603 - an interpreter of this machine
+        if _works(candidate):
             return candidate
-    raise Missing(f"it needs Python {oldest[0]}.{oldest[1]}, which is not on this machine")
+    return _downloaded(oldest)
+
+
+def _works(interpreter: str) -> bool:
+    """Tell whether it runs: what pyenv puts into the PATH is there for versions that are not switched on, too."""
+    return subprocess.run([interpreter, "-c", ""], check=False, capture_output=True).returncode == 0  # noqa: S603 - an interpreter of this machine
+
+
+def _downloaded(oldest: tuple[int, int]) -> str:
+    """Give an interpreter that uv has downloaded, or can: no registry of packages has one."""
+    version = f"{oldest[0]}.{oldest[1]}"
+    uv = _installed("uv", (_UV,), sys.executable).with_name("uv")
+    for verb in ("install", "find"):
+        command = [str(uv), "python", verb, "--managed-python", version]
+        found = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - our own words
+    if found.returncode == 0:
+        return found.stdout.strip()
+    needed = f"it needs Python {version}, which is not on this machine, and could not be downloaded"
+    raise Missing(f"{needed}; install it, so that `python{version}` runs")
 
 
 def _candidates(oldest: tuple[int, int]) -> Iterator[str]:

@@ -93,8 +93,8 @@ def _number(value: float) -> str:
 def promises(results: dict[str, Any]) -> str:
     """Give what each system keeps, by its own documentation, and how it was set up."""
     rows = [
-        (about["title"], " ".join(about["needs"]) or "this tree", about["settings"], about["durability"],
-         about["history"], about["recovery"])
+        (about["title"], ", ".join([" ".join(about["needs"]) or "this tree", *about.get("versions", [])]),
+         about["settings"], about["durability"], about["history"], about["recovery"])
         for about in results["systems"].values()
     ]  # fmt: skip
     return table(("", "version", "settings", "durability", "history", "recovery"), rows)
