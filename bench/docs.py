@@ -3,22 +3,42 @@
 import argparse
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench import report
 from bench.plots import Bar, bars
-from bench.verdict import Measured, median
+from bench.system import load
+from bench.verdict import Measured, values
 from bench.workloads import workloads
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
-#: The workloads that are drawn, by the figure that counts.
-DRAWN: Final = ("drain", "drain2", "enqueue", "bulk", "latency", "mix")
+#: What is drawn: workload and figure, and how the file is called.
+DRAWN: Final = (
+    ("drain", "jobs/s", "drain"),
+    ("drain2", "jobs/s", "drain2"),
+    ("sync", "jobs/s", "sync"),
+    ("enqueue", "jobs/s", "enqueue"),
+    ("bulk", "jobs/s", "bulk"),
+    ("latency", "p50 ms", "latency"),
+    ("mix", "jobs/s", "mix"),
+    ("drain", "worker CPU s/1000", "cpu"),
+    ("memory", "worker MB", "memory"),
+)
+_GROUPS: Final = {
+    "postgres": "on PostgreSQL",
+    "files": "in a file of SQLite",
+    "redis": "on Redis, which may lose a second",
+}
 _BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
 
 
 def _look(system: str) -> str:
-    return "ours" if system.startswith("leftfold") else "limit" if system.startswith("bare") else "peer"
+    about = load(system).ABOUT
+    if about.role == "peer":
+        return "weak" if about.server == "redis" else "peer"
+    return "ours" if about.role == "ours" else "limit"
 
 
 class Plot(NamedTuple):
@@ -31,21 +51,23 @@ class Plot(NamedTuple):
 def plots(results: dict[str, Any]) -> dict[str, Plot]:
     """Give the plots by the names of their files."""
     measured, found = report.measured_in(results), {}
-    for workload in workloads(results["much"]):
-        if workload.name in DRAWN and (given := _bars(measured, workload.name, workload.figure, results)):
-            less = not workload.figure.startswith("jobs/s")
-            title = workload.title[0].upper() + workload.title[1:]
-            drawn = bars(title, workload.figure, given, less_is_better=less)
-            found[f"benchmark-{workload.name}.svg"] = Plot(title, drawn)
+    titles = {each.name: each.title for each in workloads(results["much"])}
+    for workload, figure, name in DRAWN:
+        if given := _bars(measured, workload, figure, results):
+            title = titles[workload][0].upper() + titles[workload][1:]
+            drawn = bars(title, figure, given, less_is_better=not figure.startswith("jobs/s"))
+            found[f"benchmark-{name}.svg"] = Plot(f"{title}: {figure}", drawn)
     return found
 
 
 def _bars(measured: list[Measured], workload: str, figure: str, results: dict[str, Any]) -> list[Bar]:
-    return [
-        Bar(about["title"], value, _look(system))
-        for system, about in results["systems"].items()
-        if (value := median(measured, system, workload, figure)) is not None
+    found = [
+        Bar(results["systems"][system]["title"], statistics.median(rounds), _look(system), group, tuple(rounds))
+        for server, group in _GROUPS.items()
+        for system in results["systems"]
+        if load(system).ABOUT.server == server and (rounds := values(measured, system, workload, figure))
     ]
+    return found if len({bar.group for bar in found}) > 1 else [bar._replace(group="") for bar in found]
 
 
 def page(text: str, results: dict[str, Any]) -> str:

@@ -149,7 +149,6 @@ def _rounds(measured: Iterable[Measured], system: str, workload: str, figure: st
     }
 
 
-def median(measured: Iterable[Measured], system: str, workload: str, figure: str) -> float | None:
-    """Give a figure over all rounds."""
-    found = _rounds(measured, system, workload, figure)
-    return statistics.median(found.values()) if found else None
+def values(measured: Iterable[Measured], system: str, workload: str, figure: str) -> list[float]:
+    """Give a figure of all rounds."""
+    return list(_rounds(measured, system, workload, figure).values())

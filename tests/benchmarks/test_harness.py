@@ -130,6 +130,23 @@ def test_the_shortest_time_is_on_top() -> None:
     assert [each.get("class") for each in root.iter() if each.tag.endswith("rect")] == ["ours", "peer"]
 
 
+def test_groups_have_headings_the_best_of_each_on_top_and_a_line_for_the_rounds() -> None:
+    given = [Bar("a", 5, "peer", "here", (4, 9)), Bar("b", 7, "ours", "here"), Bar("c", 99, "weak", "there")]
+    root = ET.fromstring(bars("Drain", "jobs/s", given))  # noqa: S314 - we wrote it
+    texts = [each.text for each in root.iter() if each.get("class") == "group"]
+    assert texts == ["here", "there"]
+    assert [each.get("class") for each in root.iter() if each.tag.endswith("rect")] == ["ours", "peer", "weak"]
+    (line,) = [each for each in root.iter() if each.tag.endswith("line") and float(each.get("y1", 0)) > 60]
+    assert float(line.get("x1", 0)) < float(line.get("x2", 0))
+
+
+def test_a_legend_says_what_the_colours_mean() -> None:
+    plot = bars("Drain", "jobs/s", [Bar("a", 1, "ours"), Bar("b", 2, "weak")])
+    assert ">Leftfold<" in plot
+    assert ">peer that may lose jobs in a crash<" in plot
+    assert "bare SQL" not in plot
+
+
 def test_the_page_shows_the_figures_that_stand_beside_it() -> None:
     results = json.loads((ROOT / "docs" / "benchmarks.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
