@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench bench-all bench-store chaos soak docs render format requirements wheel clean
+.PHONY: help demo test check model bench bench-all bench-store bench-docs chaos soak docs render format requirements wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -29,16 +29,21 @@ check: $(VENV)/.dev ## ruff, mypy --strict, import direction and the other style
 model: $(VENV)/.demo ## search the lifecycle exhaustively and check the dialects
 	$(BIN)/leftfold lifecycle check
 
-bench: $(VENV)/.dev ## Leftfold, its fastest peers and bare SQL side by side; a quarter of an hour, exits with 1 if a target is missed
+bench: $(VENV)/.dev ## Leftfold, its fastest peers and bare SQL side by side; a quarter of an hour, fails if a target is missed or not judged
 	@mkdir -p dist
 	$(BIN)/python -m bench --out dist/bench.json
 
-bench-all: $(VENV)/.dev ## the same with sixteen peers, Redis, and a million jobs; hours
+bench-all: $(VENV)/.dev ## the same with all fourteen peers, those on Redis too, and a million jobs; hours
 	@mkdir -p dist
 	$(BIN)/python -m bench --all --out dist/bench-all.json
 
 bench-store: $(VENV)/.dev ## our stores against bare SQL on the same tables, operation by operation; ten minutes
 	$(BIN)/python -m bench.store
+
+RESULTS ?= dist/bench.json
+
+bench-docs: $(VENV)/.dev ## write RESULTS=dist/bench.json, of `make bench` or `bench-all`, into docs/benchmarks.md and its plots
+	$(BIN)/python -m bench.docs $(RESULTS)
 
 MINUTES ?= 10
 

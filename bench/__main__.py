@@ -108,7 +108,8 @@ class Run:
         workload, number, name = step
         gauge, disk = gauges.processor(), gauges.disk(servers.folder)
         try:
-            with running.bench(servers, name, is_last=number + 1 == self._rounds_of(workload)) as system:
+            verifies = self._all or number + 1 == self._rounds_of(workload) or not step.is_judged
+            with running.bench(servers, name, verifies=verifies) as system:
                 return Measured(name, workload.name, number, gauge, workload.measure(system), disk=disk)
         except Exception as problem:  # noqa: BLE001 - whatever a system may come up with, the others go on
             _say(f"{workload.title}: {problem!r}")

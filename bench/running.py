@@ -38,7 +38,7 @@ class Bench:
         self.folder, self._name, self._stack = folder, name, stack
         self._python = environments.python(about)
         self.probes: list[memoryview] = []
-        self.is_last = True  # of the rounds: what takes long is verified in that one only
+        self.verifies = True  # else there is no time for it: a short run does so in its last round only
 
     @property
     def is_ours(self) -> bool:
@@ -196,13 +196,13 @@ class Watch(NamedTuple):
 
 
 @contextmanager
-def bench(servers: Servers, name: str, *, is_last: bool) -> Iterator[Bench]:
+def bench(servers: Servers, name: str, *, verifies: bool) -> Iterator[Bench]:
     """Give a system in an empty place."""
     about = load(name).ABOUT
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leftfold-bench-")))
         place = stack.enter_context(servers.fresh(about.server))
         made = Bench(name, about, place, folder, stack.enter_context(ExitStack()))
-        made.is_last = is_last
+        made.verifies = verifies
         made.ask("prepare")
         yield made
