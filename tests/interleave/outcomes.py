@@ -101,12 +101,23 @@ def outcome_of(
         beside += engine.store.run(Operation(lambda: _paused(scene), apart=True, reads=True))
     if "feed" in asks:
         later = [(record.job_id, record.version) for record in engine.follow(scene.named("consumer"))]
-        beside += sorted(event for event in [*scene.consumed, *later] if event[0] in found)
+        consumed = [event for event in [*scene.consumed, *later] if event[0] in found]
+        check_order(scene.queue, consumed)
+        beside += sorted(consumed)  # those of several jobs come in any order
     return Outcome(words.named(told[0]), words.named(told[1]), jobs, words.said(beside))
 
 
 def _paused(scene: Scene) -> Steps[list[Any]]:
     return [row[0] for row in (yield ids("paused", [scene.job]))]
+
+
+def check_order(queue: str, consumed: Iterable[tuple[str, int]]) -> None:
+    """Demand that a consumer was given the events of each job one behind the other, and none twice."""
+    last: dict[str, int] = {}
+    for job_id, version in consumed:
+        if version <= last.get(job_id, 0):
+            raise BrokenError(queue, f"a consumer was given event {version} of a job behind event {last[job_id]}")
+        last[job_id] = version
 
 
 def _log(log: Log) -> Any:

@@ -11,7 +11,7 @@ import math
 
 import pytest
 from tests.interleave.operations import BATCHES, OPERATIONS, Operation
-from tests.interleave.outcomes import Outcome
+from tests.interleave.outcomes import BrokenError, Outcome, check_order
 from tests.interleave.world import EVERYTHING, Pair, World, play_all, world_on
 
 from leftfold.testing.postgres import Server
@@ -67,6 +67,13 @@ def test_batches_that_lock_the_same_jobs_never_wait_for_each_other_in_a_circle(l
 def test_a_claim_takes_one_of_two_jobs_and_never_the_same_as_another_claim(world: World) -> None:
     claim = NAMED["claim next"]
     assert play_all(world, [Pair(claim, NAMED[name], "both queued") for name in ("claim next", "claim by id")]) > 2
+
+
+def test_a_consumer_that_is_told_of_a_job_backwards_or_twice_is_found_out() -> None:
+    check_order("queue", [("a", 2), ("b", 1), ("a", 3), ("b", 4)])
+    for wrong in ([("a", 2), ("b", 1), ("a", 1)], [("a", 2), ("a", 2)]):
+        with pytest.raises(BrokenError, match="a consumer was given event"):
+            check_order("queue", wrong)
 
 
 @pytest.mark.parametrize(
