@@ -59,7 +59,7 @@ def _new(scene: Scene, word: str = "key") -> dict[str, Any]:
 
 
 def _ids(engine: Engine, scene: Scene) -> list[str]:
-    return _in_turn(engine, [claim.job_id for claim in scene.both])
+    return _in_turn(engine, [scene.job, scene.other])
 
 
 def _in_turn(engine: Engine, both: Sequence[T]) -> list[T]:

@@ -38,7 +38,11 @@ class Outcome(NamedTuple):
 
         A batch tells of one behind the other, on the right side in the opposite order; who is none, of the job alone.
         """
-        told: dict[str, list[str]] = {"job": [], "other": [], "both": [f"beside: {self.beside}"]}
+        consumed = [each for each in msgspec.json.decode(self.beside) if isinstance(each, list)]  # a job and a version
+        both = [each for each in msgspec.json.decode(self.beside) if each not in consumed]
+        told: dict[str, list[str]] = {"job": [], "other": [], "both": [f"beside: {both}"]}
+        for name, version in consumed:
+            told.get(name, told["both"]).append(f"{name}: {version} was consumed")
         sides = (("left", self.left, ("job", "other")), ("right", self.right, ("other", "job")))
         for (side, answer, names), is_batch in zip(sides, batches, strict=True):
             answers = msgspec.json.decode(answer)
