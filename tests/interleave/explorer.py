@@ -79,6 +79,11 @@ class Ring:
             self._note_losses(steps)
         return Run(tuple(steps), (self.sides[LEFT].answer, self.sides[RIGHT].answer))
 
+    def open(self) -> None:
+        """Let the sides do what nobody looks at, until the next run."""
+        for side in self.sides:
+            side.gate.is_open = True
+
     def _note_losses(self, steps: list[Step]) -> None:
         """Let a statement show all that its transaction held, if that failed with it."""
         for side, actor in enumerate(self.sides):

@@ -41,6 +41,8 @@ class Operation(NamedTuple):
     owns: bool = False
     #: No other set-up has what it needs.
     only_there: bool = False
+    #: What its side has done a while ago; gives the jobs that it made.
+    before: Callable[[Engine, Scene], list[str]] | None = None
 
     def can_play(self, state: str) -> bool:
         """Tell whether a set-up has what the call needs: a job that was only received was never claimed."""
@@ -104,6 +106,14 @@ def _consume(engine: Engine, scene: Scene) -> None:
             return
 
 
+def _leave_a_trail(engine: Engine, scene: Scene) -> list[str]:
+    """Claim a job of one's own, the only one that is due: the next claim begins where this one left off."""
+    made = engine.enqueue("first", queue=scene.queue).job_id
+    (claim,) = engine.claim(engine.actor, queues=[scene.queue])
+    assert claim.job_id == made, "there was another job to be claimed"
+    return [made]
+
+
 @cache
 def _exported(_: int, queue: str) -> tuple[str, list[str]]:
     """Give a job of another store, by its id and as the lines of an export."""
@@ -155,6 +165,9 @@ OPERATIONS: Final = (
               lambda x, s: x.claim("worker", queues=[s.queue], request_id=s.request), passes_over=True),
     Operation("claim and start next", "claim", "queued",
               lambda x, s: x.claim(x.actor, queues=[s.queue], start=True), passes_over=True),
+    Operation("claim next on its trail", "claim", "due soon",
+              lambda x, s: x.claim(x.actor, queues=[s.queue]), passes_over=True, only_there=True,
+              before=_leave_a_trail),
     Operation("claim by id", "claim", "queued",
               lambda x, s: x.claim(x.actor, job_id=s.job)),
     Operation("claim by id under a request", "claim", "stalled",
@@ -252,6 +265,12 @@ KEEPING: Final = (
               lambda x, s: [x.import_jobs(_exported(s.number, s.queue)[1]), _exported(s.number, s.queue)[0]]),
     Operation("rebuild", "rebuild", "overdue",
               lambda x, s: x.rebuild(s.job, reason="to be sure")),
+    # What has drifted is found at one moment, and frozen or mended at a later one: who has mended it in between by
+    # writing the row anew leaves nothing to do; and counters are mended behind rows. So each tells one thing only.
+    Operation("verify what has drifted", "verify", "drifted",
+              lambda x, _: x.verify().frozen),
+    Operation("rebuild what has drifted", "rebuild", "drifted and miscounted",
+              lambda x, s: [found.what for found in x.rebuild(s.job, reason="it has drifted") if found.job_id]),
 )
 
 #: Batches about both jobs: the right side names them in the opposite order.

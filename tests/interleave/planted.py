@@ -4,14 +4,14 @@ The serial orders are those of a sound store; so a bug is caught wherever it sho
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pytest
 
-from leftfold import Claim
 from leftfold.core.decide import Forbidden
 from leftfold.engine import running
-from leftfold.store import claiming, creating, ops
+from leftfold.store import audit, claiming, creating, ops
 from leftfold.store.ops import Ask, Outcome
 from leftfold.store.postgres import wire
 from leftfold.store.postgres.driver import PostgresStore
@@ -31,6 +31,7 @@ class Planted(NamedTuple):
     queries: tuple[tuple[str, str, str], ...] = ()  # in this query, this text becomes that
     code: Callable[[Patch], None] | None = None
     settings: tuple[str, ...] = ()  # switched off in the sessions, where only an odd plan shows it
+    alone: bool = False  # each schedule has the store to itself
 
     def plant(self, store: PostgresStore) -> None:
         for query, old, new in self.queries:
@@ -78,16 +79,16 @@ def _load_before_the_lock(patch: Patch) -> None:
     patch.setattr(ops, "carry_out", carry_out)
 
 
-def _queue_before_the_lock(patch: Patch) -> None:
-    """Ask for the queue of a job that nobody has locked as yet."""
-    sound = claiming._claim_job
+def _without_its_lock(module: ModuleType, name: str) -> Callable[[Patch], None]:
+    """Let an operation that begins with a lock ask for what it goes by while nobody has locked it as yet."""
+    sound = getattr(module, name)
 
-    def claim_job(*asked: Any) -> Steps[list[Claim]]:
-        steps = sound(*asked)
-        assert next(steps).name == "lock"
-        return (yield from _go_on(steps, []))
+    def steps(*asked: Any) -> Steps[Any]:
+        begun = sound(*asked)
+        assert next(begun).name == "lock"
+        return (yield from _go_on(begun, []))
 
-    patch.setattr(claiming, "_claim_job", claim_job)
+    return lambda patch: patch.setattr(module, name, steps)
 
 
 def _go_on(steps: Steps[T], answer: Any) -> Steps[T]:
@@ -156,11 +157,26 @@ BUGS: Final = (
             code=_load_before_the_lock),
     Planted("a claim asks for the queue before its job is locked",
             ("admit into a paused queue", "claim by id", "inbox"),
-            code=_queue_before_the_lock),
+            code=_without_its_lock(claiming, "_claim_job")),
     Planted("a consumer passes over what is not committed yet", ("cancel hard", "consume", "followed"),
             (("feed_move", "target = %(target)s::pg_snapshot", "target = NULL"),
              ("feed_move", "SET rev = rev + 1, seen = %(seen)s::pg_snapshot",
               "SET rev = rev + 1, seen = (SELECT (x || ':' || x || ':')::pg_snapshot FROM pg_current_xact_id() x)"))),
+    Planted("a claim on a trail waits for a locked job", ("claim next on its trail", "cancel hard", "due soon"),
+            (("claim_on", "FOR UPDATE SKIP LOCKED", "FOR UPDATE"),)),
+    Planted("a claim on a trail locks nothing",
+            ("claim next on its trail", "claim next under a request", "both due soon"),
+            (("claim_on", "        FOR UPDATE SKIP LOCKED\n", ""), ("claim_on", _BY_PLACES, _BY_ID),
+             ("claim_on", *_NAMED[1:]))),
+    Planted("a row is rebuilt as it was before somebody wrote it",
+            ("rebuild what has drifted", "complete", "drifted and miscounted"),
+            code=_without_its_lock(audit, "rebuild"), alone=True),
+    Planted("a job is frozen as it was before somebody mended it",
+            ("verify what has drifted", "cancel hard", "drifted"),
+            code=_without_its_lock(audit, "freeze"), alone=True),
+    Planted("two count anew at once",
+            ("rebuild what has drifted", "rebuild what has drifted", "drifted and miscounted"),
+            (("begin_maintenance", "pg_advisory_xact_lock", ""),), alone=True),
     Planted("who is in a deadlock is not run again",
             ("enqueue two, one of them after the job", "enqueue two, one of them after the job", "both dead-lettered"),
             code=_no_retry),

@@ -7,16 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
+from tests.migration.raw import PostgresRaw
+from tests.places import Place
+
 from leftfold import Actor, Claim, Engine
 from leftfold.asking import NewJob
 from leftfold.core.lifecycle import Who
 from leftfold.core.retry import Backoff, Policy
+from leftfold.store.postgres.driver import PostgresStore
 from leftfold.testing.clock import FakeClock
 
 KEEPER: Final = Actor(who=Who.KEEPER, name="keeper")
 #: What passes between the set-up and the two calls: leases, backoffs and deadlines of waits have run out by then.
 LATER_SECONDS: Final = 90
 DEADLINE_SECONDS: Final = 30
+#: When jobs become due that are not yet when their set-up is made, and how long before a scene is played its sides may
+#: have done something: before that.
+SOON_SECONDS: Final = 80
+BEFORE_SECONDS: Final = 30
 #: The keys of the two jobs: their order is not that of the ids, so that who goes by keys meets who goes by ids.
 KEYS: Final = ("key", "fellow")
 #: Without jitter, which is another for each job. A stalled job waits for somebody's word.
@@ -156,11 +164,34 @@ def _follow(engine: Engine, scenes: Made) -> None:
         engine.feed(scene.named("consumer"), start="now")
 
 
+def _drift(engine: Engine, scenes: Made) -> None:
+    """Change rows by hand, so that they are not what their logs come to."""
+    with _shell(engine) as shell:
+        shell.maintain()
+        for scene in scenes:
+            shell.run("UPDATE jobs SET failures = 3, priority = 3 WHERE id = ?", [scene.job])
+        shell.commit()
+
+
+def _miscount(engine: Engine, scenes: Made) -> None:
+    with _shell(engine) as shell:
+        for scene in scenes:
+            shell.run("INSERT INTO counts SELECT queue, kind, state, 2 FROM jobs WHERE id = ?", [scene.job])
+
+
+def _shell(engine: Engine) -> PostgresRaw:
+    store = engine.store
+    assert isinstance(store, PostgresStore)
+    return PostgresRaw(Place(store.url, store.schema))
+
+
 #: What is done to claimed jobs, to bring the first of each pair to a state; the other one stays with its owner.
 STATES: Final[Mapping[str, tuple[Next, ...]]] = {
     "inbox": (_close_another,),
     "queued": (lambda engine, scenes: engine.release_many(_first(scenes)),),
     "both queued": (lambda engine, scenes: engine.release_many(_each(scenes)),),
+    "due soon": (lambda engine, scenes: engine.release_many(_first(scenes), due=SOON_SECONDS),),
+    "both due soon": (lambda engine, scenes: engine.release_many(_each(scenes), due=SOON_SECONDS),),
     "retrying": (_start, lambda engine, scenes: engine.fail_many([(claim, "oops") for claim in _first(scenes)])),
     "claimed": (),
     "running": (_start,),
@@ -177,6 +208,8 @@ STATES: Final[Mapping[str, tuple[Next, ...]]] = {
     "in a paused queue": (_pause,),
     "followed": (_follow,),
     "overdue": (_start, _renew_the_other),
+    "drifted": (_start, _renew_the_other, _drift),
+    "drifted and miscounted": (_start, _renew_the_other, _drift, _miscount),
     "overdue wait": (
         _start,
         _renew_the_other,

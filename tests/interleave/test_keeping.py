@@ -12,8 +12,8 @@ from leftfold.testing.postgres import Server
 
 #: What is played with all of KEEPING; with the first of them everything is.
 FEW = {
-    "enqueue, return the holder", "claim next", "complete", "heartbeat", "heartbeat under a request", "release",
-    "stall as the keeper", "signal otherwise", "expire", "cancel hard", "fold the counters",
+    "enqueue, return the holder", "claim next", "claim by id", "complete", "heartbeat", "heartbeat under a request",
+    "release", "stall as the keeper", "signal otherwise", "expire", "cancel hard", "fold the counters",
 }  # fmt: skip
 
 
@@ -24,6 +24,8 @@ def test_a_keeper_and_another_end_as_one_behind_the_other(left: Operation, postg
     others += BATCHES if EVERYTHING else ()
     if left is not KEEPING[0] and not EVERYTHING:
         others = [operation for operation in others if operation in KEEPING or operation.name in FEW]
+    if left.state.startswith("drifted"):  # there, what these two say that they found is no one moment's
+        others = [operation for operation in others if operation.name not in {"verify", "rebuild"}]
     with world_on(postgres, alone=True) as world:
         pairs = [Pair(left, right, left.state) for right in others]
         schedules = play_all(world, pairs, bound=USUAL + 1 if EVERYTHING else USUAL)

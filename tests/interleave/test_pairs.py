@@ -12,6 +12,7 @@ its own.
 import math
 
 import pytest
+from tests.interleave.explorer import LEFT
 from tests.interleave.operations import BATCHES, OPERATIONS, Operation
 from tests.interleave.outcomes import BrokenError, Outcome, check_order
 from tests.interleave.world import EVERYTHING, Pair, World, play_all, world_on
@@ -67,8 +68,20 @@ def test_batches_that_lock_the_same_jobs_never_wait_for_each_other_in_a_circle(l
 
 
 def test_a_claim_takes_one_of_two_jobs_and_never_the_same_as_another_claim(world: World) -> None:
-    claim = NAMED["claim next"]
-    assert play_all(world, [Pair(claim, NAMED[name], "both queued") for name in ("claim next", "claim by id")]) > 2
+    pairs = [Pair(NAMED["claim next"], NAMED[name], "both queued") for name in ("claim next", "claim by id")]
+    trail = NAMED["claim next on its trail"]
+    pairs += [Pair(trail, right, "both due soon") for right in (trail, NAMED["claim next"], NAMED["claim by id"])]
+    assert play_all(world, pairs) > len(pairs)
+
+
+def test_a_claim_on_a_trail_is_played_where_the_other_side_claims_and_where_it_does_something_else(
+    world: World,
+) -> None:
+    for other in ("claim next on its trail", "claim next", "claim by id", "cancel hard", "pause", "fold the counters"):
+        pair = Pair(NAMED["claim next on its trail"], NAMED[other], "due soon")
+        runs = list(world.play(pair))
+        assert [why for _, why in runs if why is not None] == []
+        assert all(any(step.statement == "claim_on" for step in run.steps if step.side == LEFT) for run, _ in runs)
 
 
 def test_a_consumer_that_is_told_of_a_job_backwards_or_twice_is_found_out() -> None:
@@ -114,6 +127,9 @@ def test_without_a_bound_there_are_as_many_schedules_as_the_statements_allow(
         ("enqueue, replace", "complete", "running"),
         ("claim next under a request", "fail", "queued"),
         ("admit into a paused queue", "claim by id", "inbox"),
+        ("claim next on its trail", "cancel hard", "due soon"),
+        ("begin to consume", "cancel hard", "queued"),
+        ("consume", "complete", "followed"),
     ],
 )
 def test_orders_that_are_left_out_come_to_nothing_else(left: str, right: str, state: str, postgres: Server) -> None:

@@ -28,6 +28,8 @@ MORE: Final = (
     Pair(NAMED["claim next"], NAMED["claim by id"], "both queued"),
     Pair(NAMED["enqueue under a request"], NAMED["enqueue under a request"], "queued"),
     Pair(NAMED["complete both"], NAMED["release both"], "running"),
+    Pair(NAMED["claim next on its trail"], NAMED["claim next on its trail"], "both due soon"),
+    Pair(NAMED["claim next on its trail"], NAMED["cancel hard"], "due soon"),
 )
 
 

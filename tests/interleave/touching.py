@@ -46,6 +46,7 @@ TOUCHES: Final[Mapping[str, Touch]] = {
     "renew":         _touch(locks="job, key"),
     "look":          _touch(reads="job"),
     "claim":         _touch(reads="queue, new job", locks="job, event, key"),
+    "claim_on":      _touch(reads="queue, new job", locks="job, event, key"),
     "claims":        _touch(reads="job, event"),
     "states":        _touch(reads="job, new job"),
     "paused":        _touch(reads="queue, job"),

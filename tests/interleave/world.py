@@ -7,15 +7,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Final, NamedTuple, Self
 
 import psycopg
+import pytest
 from tests.interleave.explorer import Ring, Run, explore
 from tests.interleave.gates import Answer, Gate, GatedStore, Side, answer_of, with_settings
 from tests.interleave.operations import BATCHES, Operation
 from tests.interleave.outcomes import BrokenError, Outcome, check_whole, outcome_of
-from tests.interleave.scenes import Scene, Stage
+from tests.interleave.scenes import BEFORE_SECONDS, Scene, Stage
 from tests.places import Place, schema_on
 
 from leftfold import Engine
 from leftfold.core.errors import RefusedError, ValidationError
+from leftfold.store import claiming
 from leftfold.store.postgres.driver import PostgresStore
 from leftfold.testing.clock import FakeClock
 from leftfold.testing.postgres import Server
@@ -80,8 +82,10 @@ class World:
 
         def run(prefix: Any) -> Run:
             scenes.append(self._scene(pair.state))
+            self.ring.open()
+            calls = self._calls(pair, [side.engine for side in self.ring.sides], scenes[-1])
             with self.spoiled():
-                return self.ring.run(_calls(pair, [side.engine for side in self.ring.sides], scenes[-1]), prefix)
+                return self.ring.run(calls, prefix)
 
         for done in explore(run, bound, raw=raw):
             self.schedules[pair] += 1
@@ -98,7 +102,7 @@ class World:
         return self.stage.scene(state)
 
     def _why_not(self, pair: Pair, done: Run, scene: Scene, allowed: list[Outcome]) -> str | None:
-        if any(step.waits for step in done.steps if step.statement in {"claim", "overdue"}):
+        if any(step.waits for step in done.steps if step.statement in {"claim", "claim_on", "overdue"}):
             return "who passes over what others are busy with waited for a lock"
         try:
             outcome = outcome_of(self.engine, scene, done.answers, pair.asks, self.stage.known)
@@ -117,7 +121,7 @@ class World:
     def _in_order(self, pair: Pair, order: tuple[int, int]) -> Outcome:
         """Say what comes of one call behind the other: on a store that is sound, whatever the sides' may be."""
         scene = self._scene(pair.state)
-        calls = _calls(pair, self._callers(), scene)
+        calls = self._calls(pair, self._callers(), scene)
         answers = {place: answer_of(calls[place]) for place in order}
         for answer in answers.values():
             if answer.raised is not None and not isinstance(answer.raised, RefusedError | ValidationError):
@@ -127,7 +131,7 @@ class World:
     def _without(self, pair: Pair, place: int) -> Outcome:
         """Say what comes of it if the claim finds nothing: the other one was at work on the job."""
         scene = self._scene(pair.state)
-        other = answer_of(_calls(pair, self._callers(), scene)[1 - place])
+        other = answer_of(self._calls(pair, self._callers(), scene)[1 - place])
         nothing = Answer(given=[])
         return outcome_of(
             self.engine, scene, (nothing, other) if place == 0 else (other, nothing), pair.asks, self.stage.known
@@ -135,6 +139,16 @@ class World:
 
     def _callers(self) -> list[Engine]:
         return [Engine(self.engine.store, actor=side.name, ids=side.engine._ids) for side in self.ring.sides]
+
+    def _calls(self, pair: Pair, engines: list[Engine], scene: Scene) -> list[Callable[[], Any]]:
+        """Give what the two engines are to do, behind what they did before."""
+        (left, right), (one, other) = engines, (pair.left, pair.right)
+        self.clock.advance(-BEFORE_SECONDS)
+        for operation, engine in ((one, left), (other, right)):
+            if operation.before is not None:
+                self.stage.known.update(operation.before(engine, scene))
+        self.clock.advance(BEFORE_SECONDS)
+        return [lambda: one.call(left, scene), lambda: other.call(right, scene)]
 
     def check_whole(self) -> None:
         """Hold rows, logs and counters of everything that was played to each other."""
@@ -155,11 +169,6 @@ def play_all(world: World, pairs: Iterable[Pair], bound: int | None = BOUND) -> 
     played = sum(world.schedules.values()) - before
     print(f"{len(asked)} pairs, {played} schedules")  # noqa: T201 - for `pytest -s`
     return played
-
-
-def _calls(pair: Pair, engines: list[Engine], scene: Scene) -> list[Callable[[], Any]]:
-    (left, right), (one, other) = engines, (pair.left, pair.right)
-    return [lambda: one.call(left, scene), lambda: other.call(right, scene)]
 
 
 @contextmanager
@@ -186,5 +195,7 @@ def world_on(
                 plant(store)
             sides.append(Side(name, store, clock))
             stack.callback(sides[-1].close)
+        # A trail is worth following for a moment; here that is as long as a schedule takes.
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(claiming, "_TRAIL_SECONDS", 3600)
         watch = stack.enter_context(psycopg.connect(place.url, autocommit=True))
         yield stack.enter_context(World(place, clock, Ring(sides[0], sides[1], watch), alone=alone))
