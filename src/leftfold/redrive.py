@@ -146,7 +146,12 @@ def _named(engine: Engine, wish: Wish) -> Wish:
 
 
 def go_on(
-    engine: Engine, job_id: str, *, reason: str = "resumed", pause: Callable[[float], None] = time.sleep
+    engine: Engine,
+    job_id: str,
+    *,
+    reason: str = "resumed",
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Step]:
     """Do it, or go on with it where somebody stopped; the last step tells how it ended.
 
@@ -163,7 +168,7 @@ def go_on(
     try:
         (claim,) = engine.claim(f"redrive {socket.gethostname()}:{os.getpid()}", job_id=job.id)
         engine.start(claim)
-        redrive = _Redrive(engine, claim, wish, pause)
+        redrive = _Redrive(engine, claim, wish, pause, clock)
         yield from redrive.steps()
     except (GeneratorExit, KeyboardInterrupt, SystemExit):
         if redrive is not None:
@@ -205,11 +210,13 @@ class _Cancelled(Exception):  # noqa: N818 - not an error: somebody wished it
 class _Redrive:
     """One process's part of it."""
 
-    def __init__(self, engine: Engine, claim: Claim, wish: Wish, pause: Callable[[float], None]) -> None:
+    def __init__(
+        self, engine: Engine, claim: Claim, wish: Wish, pause: Callable[[float], None], clock: Callable[[], float]
+    ) -> None:
         self._engine = engine
         self._claim = claim
         self._wish = wish
-        self._pause = pause
+        self._pause, self._clock = pause, clock
         self._log = engine.history(claim.job_id)
         # What is asked under one request id is the same whoever goes on with it: it is the wish of who began.
         self._by = Actor(who=Who.OPERATOR, name=self._log[0].actor)
@@ -348,8 +355,8 @@ class _Redrive:
             changed = False
             for letters in self._batches(most):
                 if rate is not None:
-                    self._wait(self._next_at - time.monotonic())
-                    self._next_at = max(self._next_at, time.monotonic()) + len(letters) / rate
+                    self._wait(self._next_at - self._clock())
+                    self._next_at = max(self._next_at, self._clock()) + len(letters) / rate
                 self._beat()
                 known = len(self._refused)
                 changed |= len(self._send(letters)) + len(self._refused) - known < len(letters)

@@ -1,7 +1,6 @@
 """Many dead letters once more: nothing twice, nothing forgotten, whoever stops it and whenever."""
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -255,20 +254,26 @@ def test_one_that_lost_its_lease_sends_nothing_more(engine: Engine) -> None:
 def test_it_is_never_faster_than_its_rate(engine: Engine) -> None:
     set_aside(engine, 20)
     job_id = redrive.begin(engine, Wish(reason="x", rate=20))
-    pauses: list[float] = []
-    sizes = []
-    for step in redrive.go_on(engine, job_id, pause=pauses.append):
+    now = 100.0
+    sent_at: list[tuple[float, int]] = []
+
+    def clock() -> float:
+        return now
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    for step in redrive.go_on(engine, job_id, pause=pause, clock=clock):
         if step.phase is Phase.REST:
-            sizes.append(step.redriven)
+            sent_at.append((now, step.redriven))
+            now += 0.1  # to send them takes a while, which is a part of the wait
             if step.redriven == 10:
-                hold = time.monotonic() + 0.6  # whoever asks for steps takes his time: it does not catch up
-                while time.monotonic() < hold:
-                    pass
-    assert sizes == [5, 10, 15, 20]
-    # The clock nearly stands still meanwhile, so each wait is for all batches before it; none is behind the last one.
-    assert len(pauses) == 2
-    assert 0.1 < pauses[0] <= 0.25
-    assert 0.1 < pauses[1] <= 0.25
+                now += 0.5  # whoever asks for steps takes his time: it does not catch up
+    assert sent_at == [
+        (pytest.approx(100.0), 5), (pytest.approx(100.25), 10), (pytest.approx(100.85), 15), (pytest.approx(101.1), 20),
+    ]  # fmt: skip
+    assert now == pytest.approx(101.2), "none is waited for behind the last one"
 
 
 def test_its_lease_is_kept_while_it_waits(engine: Engine) -> None:
