@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Where this is set, Python compiles all of us anew for every process, and the tests start a thousand of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check model bench bench-all bench-store bench-docs chaos soak docs render format requirements wheel clean
 
