@@ -107,3 +107,20 @@ def test_a_notification_that_the_server_refuses_does_not_refuse_the_job(on_postg
         assert engine.verify().is_clean
         engine.enqueue("work")  # nobody rings so for a while
         assert admin.execute(f"SELECT last_value FROM {on_postgres.schema}.tries".encode()).fetchall() == [(3,)]  # noqa: S608 - our own
+
+
+def test_where_no_thread_can_be_had_the_job_is_told_as_made_and_the_next_one_rings(
+    on_postgres: Place, listening: psycopg.Connection[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ringer, "turn", lambda _: None)
+    with opened(on_postgres) as engine:
+        with monkeypatch.context() as scarce:
+            scarce.setattr(bell.threading.Thread, "start", _no_thread)
+            assert engine.enqueue("work").changed
+        assert list(listening.notifies(timeout=0)) == []
+        engine.enqueue("work")
+        assert len(list(listening.notifies(timeout=AT_ONCE, stop_after=1))) == 1
+
+
+def _no_thread(_: object) -> None:
+    raise RuntimeError("can't start new thread")

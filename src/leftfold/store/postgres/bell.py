@@ -73,8 +73,13 @@ class Ringer:
 
     def _start(self) -> None:
         if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="leftfold-ringer", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="leftfold-ringer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as problem:  # there are too many, or the interpreter ends: what was asked has happened
+                _LOG.debug("workers were not woken, they will find the job by themselves: %s", problem)
+                return
+            self._thread = thread
             atexit.register(self.close)  # a short script may end before it has rung
 
     def close(self) -> None:
