@@ -139,6 +139,18 @@ def test_the_time_of_an_event_is_read_behind_the_lock(said: str, side: PostgresS
     assert told >= before
 
 
+def test_the_time_of_a_batch_is_read_behind_the_last_of_its_locks(side: PostgresSide, engine: Engine) -> None:
+    ids = sorted(engine.enqueue("work").job_id for _ in range(2))
+    claims = engine.claim("worker", limit=2)
+    with ThreadPoolExecutor(1) as thread, Lock(side, ids[-1]) as lock:
+        waiting = thread.submit(engine.release_many, claims, due=60)
+        wait_until_it_waits(lock.connection, waiting)  # it has locked the first one by then
+        before = lock.release()
+        assert all(isinstance(outcome, Receipt) for outcome in waiting.result())
+    dues = [engine.get(job_id).due for job_id in ids]
+    assert all(due is not None and due - MINUTE >= before for due in dues)
+
+
 def test_a_claim_passes_over_a_job_that_somebody_else_has_locked(side: PostgresSide, engine: Engine) -> None:
     first, second = engine.enqueue("work").job_id, engine.enqueue("work").job_id
     with Lock(side, first) as lock:

@@ -47,9 +47,10 @@ def carry_out(asks: Sequence[Ask], forbidden: Forbidden) -> Steps[list[Outcome]]
     locked = yield ids("lock", sorted({ask.job_id for ask in asks}))
     before = read_logs((yield ids("load", [job_id for job_id, _ in locked]))) if locked else {}
     after: dict[str, Log | CorruptLogError] = dict(before)
+    now = locked[-1][1] if locked else 0  # they come as they are locked: when the last one was, all were
     outcomes: list[Outcome] = []
     for ask in asks:
-        outcome = _carry_out_one(after, ask, locked[0][1] if locked else 0, forbidden)
+        outcome = _carry_out_one(after, ask, now, forbidden)
         outcomes.append(outcome)
     changed = [log for job_id, log in after.items() if isinstance(log, Log) and log is not before[job_id]]
     for job_id in (yield from _without_key(before, changed)):
