@@ -13,6 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
+from zlib import crc32
 
 import msgspec
 
@@ -170,6 +171,7 @@ def prepare(cursor: Any, connection: Any, *, guarded: bool) -> None:
         connection.create_function("leftfold_id", 1, id_of, deterministic=True)
         connection.create_function("leftfold_from_hex", 1, bytes.fromhex, deterministic=True)
         connection.create_function("leftfold_text", 1, id_text, deterministic=True)
+        connection.create_function("leftfold_checksum", 1, crc32, deterministic=True)
         connection.create_aggregate("leftfold_tally", 3, Tally)
     if guarded:
         cursor.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
