@@ -97,7 +97,7 @@ j.attempt, j.failures, j.until, first.event, first.format, first.data, later.for
 -- part: given_from
 FROM temp.picked CROSS JOIN leftfold_jobs j USING (n)  -- in the order of picked
 LEFT JOIN leftfold_log first ON first.job = j.n AND first.version = 1
-LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
+LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = iif(j.enqueued > 1, j.enqueued, NULL)
 WHERE true
 
 -- name: claim
@@ -157,7 +157,7 @@ SELECT leftfold_text(j.id), j.attempt, j.failures, j.until, first.event, first.f
        j.failures > 0 AND EXISTS (SELECT 1 FROM leftfold_log e WHERE e.job = j.n AND e.event = 'stalled')
 FROM batch b JOIN leftfold_jobs j ON j.id = b.id
 JOIN leftfold_log first ON first.job = j.n AND first.version = 1
-LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = j.enqueued AND j.enqueued > 1
+LEFT JOIN leftfold_log later ON later.job = j.n AND later.version = iif(j.enqueued > 1, j.enqueued, NULL)
 ORDER BY b.place;
 
 -- part: owned

@@ -206,7 +206,7 @@ END;
 CREATE TRIGGER leftfold_jobs_stay BEFORE DELETE ON leftfold_jobs WHEN NOT EXISTS (SELECT 1 FROM leftfold_maintenance WHERE open) BEGIN
     SELECT raise(ABORT, 'leftfold: delete of jobs is refused: a job with a log stays');
 END;
-CREATE TRIGGER leftfold_jobs_final BEFORE UPDATE ON leftfold_jobs WHEN OLD.state IN (
+CREATE TRIGGER leftfold_jobs_final AFTER UPDATE ON leftfold_jobs WHEN OLD.state IN (
     -- rendered from the lifecycle: final
     'succeeded', 'cancelled'
     -- end
