@@ -24,6 +24,10 @@ _AUTO_DECIDES_AFTER: Final = 7
 BIG: Final = ("jobs", "events")
 FEW: Final = ("jobs_leased", "jobs_wait", "jobs_error", "jobs_incident", "jobs_deadline", "jobs_frozen")
 
+#: These speak of jobs by their ids, or by their place in the queue: an index of few jobs is a way round, and read as a
+#: whole for each of them.
+DIRECT: Final = frozenset({"claim", "claim_on", "own", "own_quietly", "renew", "look", "lock", "load", "project"})
+
 
 class Tables:
     """A schema with many rows, and what an engine asked of it."""
@@ -149,3 +153,8 @@ def _walk(node: Mapping[str, Any], *, limited: bool = False) -> Iterator[dict[st
     below = node["Node Type"] == "Limit" or (limited and node["Node Type"] in _PASSED)
     for child in node.get("Plans", ()):
         yield from _walk(child, limited=below)
+
+
+def detours(query: Query, plan: Plan) -> list[str]:
+    """Give the indexes by which a query goes a long way to its jobs."""
+    return sorted(plan.indexes & set(FEW)) if query.name in DIRECT else []

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from tests.places import schema_on
 from tests.plans.asked import Asked, everything_asked
-from tests.plans.postgres import Tables
+from tests.plans.postgres import MODES, Tables, detours
 
 from leftfold import Engine, NewJob
 from leftfold.store.postgres.driver import AsyncPostgresStore, PostgresStore
@@ -29,9 +29,9 @@ def asked(postgres: Server) -> list[Asked]:
             return [each for each in everything_asked(store) if each.query.name in FREQUENT]
 
 
-@pytest.fixture(params=[0, 1, 40])
+@pytest.fixture(params=[0, 1, 40, 4_000])
 def small(request: pytest.FixtureRequest, postgres: Server) -> Iterator[Tables]:
-    """Tables with so many jobs, and the server knows that these are all."""
+    """Tables with so many jobs, of which nobody holds one, and the server knows that these are all."""
     with schema_on(postgres) as place:
         store = PostgresStore(place.url, schema=place.schema).open()
         with Engine(store) as engine:
@@ -49,6 +49,15 @@ def test_no_plan_from_a_small_table_reads_all_of_it(small: Tables, asked: list[A
     assert {name: plan.whole() for name, plan in plans.items() if plan.whole()} == {}
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_no_plan_from_when_nobody_held_a_job_goes_by_those_that_are_held(
+    mode: str, small: Tables, asked: list[Asked]
+) -> None:
+    plans = {each.name: (each.query, small.plan(each.query, mode)) for each in asked}
+    assert {name: detours(*plan) for name, plan in plans.items() if detours(*plan)} == {}
+
+
+@pytest.mark.parametrize("small", [0, 1, 40], indirect=True)
 def test_whoever_lets_the_server_choose_gets_such_plans(small: Tables, asked: list[Asked]) -> None:
     small.connection.execute("SET enable_seqscan = on")
     assert [each.name for each in asked if small.plan(each.query, "force_generic_plan").whole()]

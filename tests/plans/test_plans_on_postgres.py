@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from tests.places import schema_on
 from tests.plans.loading import ROWS, STATISTICS
-from tests.plans.postgres import MODES, Tables
+from tests.plans.postgres import MODES, Tables, detours
 
 from leftfold.store.postgres.wire import queries
 from leftfold.testing.postgres import Server
@@ -81,6 +81,8 @@ def test_no_statement_reads_all_jobs_or_all_events(mode: str, tables: tuple[str,
         plan = opened.plan(asked.query, mode)
         if plan.whole() and not guessed and not unknown and asked.name not in UNSERVED:
             wrong[asked.name] = plan.whole()
+        if detours(asked.query, plan):
+            wrong[asked.name] = detours(asked.query, plan)
         missing = INDEXES.get(asked.name, INDEXES.get(asked.query.name, set())) - plan.indexes
         if missing and not unknown:
             wrong[asked.name] = [f"{index} is not used" for index in missing]

@@ -34,13 +34,14 @@ class Planted(NamedTuple):
 BUGS: Final = (
     # --- fences -------------------------------------------------------------------------------------------------------
     Planted("a token is not asked for", POSTGRES,
-            ((" AND j.token = a.by_token\n      AND j.state", "\n      AND j.state"),),
+            ((" AND j.token IS NOT DISTINCT FROM a.by_token\n      AND j.state", "\n      AND j.state"),),
             FENCES + "[start-full]"),
     Planted("a token is not asked for, in a file", SQLITE,
             ((" AND leftfold_jobs.token = b.token\n  AND state IN", "\n  AND state IN"),),
             FENCES + "[complete-full]"),
     Planted("an attempt is not asked for", POSTGRES,
-            (("AND j.attempt = a.by_attempt AND j.token = a.by_token", "AND j.token = a.by_token"),),
+            (("AND j.attempt = a.by_attempt AND j.token IS NOT DISTINCT FROM a.by_token",
+              "AND j.token IS NOT DISTINCT FROM a.by_token"),),
             FENCES + "[note-full]"),
     Planted("an attempt is not asked for, in a file", SQLITE,
             ((" AND leftfold_jobs.attempt = b.attempt AND leftfold_jobs.token = b.token\n  AND state",
