@@ -1,6 +1,7 @@
 """A job that comes alone wakes the workers with its own commit: sooner than anybody else could."""
 
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 
@@ -115,7 +116,7 @@ def test_where_no_thread_can_be_had_the_job_is_told_as_made_and_the_next_one_rin
     monkeypatch.setattr(Ringer, "turn", lambda _: None)
     with opened(on_postgres) as engine:
         with monkeypatch.context() as scarce:
-            scarce.setattr(bell.threading.Thread, "start", _no_thread)
+            scarce.setattr(threading.Thread, "start", _no_thread)
             assert engine.enqueue("work").changed
         assert list(listening.notifies(timeout=0)) == []
         engine.enqueue("work")
