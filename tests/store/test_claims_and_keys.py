@@ -17,7 +17,7 @@ from leftfold.core.record import encode
 from leftfold.core.retry import Backoff, Policy
 from leftfold.core.values import Spec
 from leftfold.dialects import DIALECTS
-from leftfold.store.claiming import Trail, Wanted, claim
+from leftfold.store.claiming import Trail, Wanted, claim, claims_of
 from leftfold.store.creating import OnConflict
 
 SIZES = (1, 2, 50, 1000)
@@ -235,13 +235,12 @@ def test_claims_are_in_order_however_the_database_gives_them() -> None:
         for job_id, (priority, due) in lanes.items()
     ]
     trail = Trail()
-    steps = claim(
-        command, Wanted(None, None, 4), trail, start=True, unread=[], request=None, forbidden=frozenset()
-    )  # fmt: skip
+    steps = claim(command, Wanted(None, None, 4), trail, start=True, request=None, forbidden=frozenset())
     next(steps)
     with pytest.raises(StopIteration) as done:
         steps.send(rows)
-    assert [given.job_id for given in done.value.value] == ["a", "b", "c", "d"]
+    claims, unread = claims_of(done.value.value, "w")
+    assert ([given.job_id for given in claims], unread) == (["a", "b", "c", "d"], [])
     place = trail.place(Wanted(None, None, 4))
     assert place is not None
     assert (place.priority, place.due) == (0, 1), "behind the last one"

@@ -58,12 +58,11 @@ class Owning(Running):
         if job_id is not None:
             found = asking.id_of(job_id)
             return [await self._write(Operation(lambda: claiming.claim_job(found, command, request, self._forbidden)))]
-        unread: list[str] = []
         steps = functools.partial(
-            claiming.claim, command, wanted, self._trail, start=start, unread=unread, request=request,
-            forbidden=self._forbidden,
-        )  # fmt: skip
-        claims = await self._write(Operation(steps, apart=request is None), folds=False)  # who claims waits for a job
+            claiming.claim, command, wanted, self._trail, start=start, request=request, forbidden=self._forbidden
+        )
+        taken = await self._write(Operation(steps, apart=request is None), folds=False)  # who claims waits for a job
+        claims, unread = claiming.claims_of(taken, owner)
         if unread:
             with suppress(StoreError):  # the others are claimed, and must not be lost for it; a keeper freezes these
                 await self._write(Operation(lambda: audit.freeze(unread, self.actor)))

@@ -95,7 +95,6 @@ def claim_query() -> Query:
             claiming.Wanted(None, None, 1),
             claiming.Trail(),
             start=True,
-            unread=[],
             request=None,
             forbidden=NOTHING_FORBIDDEN,
         )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from leftfold.core import commands as c
 from leftfold.core import events as e
@@ -36,6 +35,13 @@ class Wanted(NamedTuple):
     queues: list[str] | None
     kinds: list[str] | None
     limit: int
+
+
+class Taken(NamedTuple):
+    """What a claim took. To read it takes a while, for which no transaction has to stay open."""
+
+    token: str
+    rows: Sequence[Columns]
 
 
 class _Given(NamedTuple):
@@ -88,33 +94,31 @@ def new_token() -> str:
 
 
 def claim(
-    command: c.Claim,
-    wanted: Wanted,
-    trail: Trail,
-    *,
-    start: bool,
-    unread: list[str],
-    request: Request | None,
-    forbidden: Forbidden,
-) -> Steps[list[Claim]]:
-    """Take the jobs that are due, the highest priority first, then the longest due; `start` them in the same breath.
-
-    Jobs that nobody could read the order of are put into `unread`: they are not given, and stop no others.
-    """
-    owner = command.by.name
+    command: c.Claim, wanted: Wanted, trail: Trail, *, start: bool, request: Request | None, forbidden: Forbidden
+) -> Steps[Taken]:
+    """Take the jobs that are due, the highest priority first, then the longest due; `start` them in the same breath."""
     return (
         yield from once(
             request,
-            lambda: _claim(command, wanted, trail, unread, forbidden, start=start),
-            lambda claims: claims and _given(claims),
-            lambda response: _same_claims(msgspec.json.decode(response, type=_Given), owner),
+            lambda: _claim(command, wanted, trail, forbidden, start=start),
+            lambda taken: taken.rows and _Given(taken.token, {row[0]: row[1] for row in taken.rows}),
+            lambda response: _same(msgspec.json.decode(response, type=_Given)),
         )
     )
 
 
-def _claim(
-    command: c.Claim, wanted: Wanted, trail: Trail, unread: list[str], forbidden: Forbidden, *, start: bool
-) -> Steps[list[Claim]]:
+def claims_of(taken: Taken, owner: str) -> tuple[list[Claim], list[str]]:
+    """Read what was taken. Jobs of which nobody could read the order are told apart: they stop no others."""
+    claims, unread = [], []
+    for row in taken.rows:
+        try:
+            claims.append(_claim_of(row[:_CLAIM], taken.token, owner))
+        except CorruptLogError:
+            unread.append(row[0])
+    return claims, unread
+
+
+def _claim(command: c.Claim, wanted: Wanted, trail: Trail, forbidden: Forbidden, *, start: bool) -> Steps[Taken]:
     if start and _STARTED in forbidden:
         raise DialectRefusedError("the enforced dialect does not let a claim be started: claim, and leave it at that")
     sources = [state for state in CLAIMABLE if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]
@@ -146,14 +150,7 @@ def _claim(
         rows = yield Query("claim", {**arguments, "queues": wanted.queues})
     rows = sorted(rows, key=_order)  # they are, nearly always; a database would copy all of them to make sure
     trail.follow(wanted, rows, place)
-    claims = []
-    unread.clear()
-    for row in rows:
-        try:
-            claims.append(_claim_of(row[:_CLAIM], command.token, command.by.name))
-        except CorruptLogError:
-            unread.append(row[0])
-    return claims
+    return Taken(command.token, rows)
 
 
 def _order(row: Columns) -> tuple[int, int, str]:
@@ -161,37 +158,31 @@ def _order(row: Columns) -> tuple[int, int, str]:
     return -priority, due, row[0]
 
 
-def _given(claims: Sequence[Claim]) -> _Given:
-    return _Given(claims[0].token, {claim.job_id: claim.attempt for claim in claims})
-
-
-def _same_claims(given: _Given, owner: str) -> Steps[list[Claim]]:
+def _same(given: _Given) -> Steps[Taken]:
     rows = yield ids("claims", list(given.attempts))
-    claims = [_claim_of(row, given.token, owner) for row in rows]
     # The job may be another's by now; the claim that was given says so by its attempt.
-    return [replace(claim, attempt=given.attempts[claim.job_id]) for claim in claims]
+    return Taken(given.token, [(row[0], given.attempts[row[0]], *row[2:]) for row in rows])
 
 
 def claim_job(job_id: str, command: c.Claim, request: Request | None, forbidden: Forbidden) -> Steps[Claim]:
     """Take this very job, a stalled one too."""
-    (given,) = yield from once(
+    taken = yield from once(
         request,
         lambda: _claim_job(job_id, command, forbidden),
-        _given,
-        lambda response: _same_claims(msgspec.json.decode(response, type=_Given), command.by.name),
+        lambda taken: _Given(taken.token, {job_id: taken.rows[0][1]}),
+        lambda response: _same(msgspec.json.decode(response, type=_Given)),
     )
-    return given
+    return _claim_of(taken.rows[0], taken.token, command.by.name)
 
 
-def _claim_job(job_id: str, command: c.Claim, forbidden: Forbidden) -> Steps[list[Claim]]:
+def _claim_job(job_id: str, command: c.Claim, forbidden: Forbidden) -> Steps[Taken]:
     yield ids("lock", [job_id])  # who admits a job may put it into another queue
     for (queue,) in (yield ids("paused", [job_id])):
         raise QueuePausedError(f"job {job_id} is in queue {queue!r}, which is paused: resume it first")
     (outcome,) = yield from carry_out([Ask(job_id, command)], forbidden)
     if isinstance(outcome, LeftfoldError):
         raise outcome
-    (row,) = yield ids("claims", [job_id])
-    return [_claim_of(row, command.token, command.by.name)]
+    return Taken(command.token, (yield ids("claims", [job_id])))
 
 
 def _claim_of(row: Sequence[Any], token: str, owner: str) -> Claim:
