@@ -1,9 +1,8 @@
 """A new job on its way to the store, and its first entry where that is made and sealed outside of the database."""
 
-from hashlib import sha256
 from typing import Final
 
-from leftfold.core.record import GENESIS, covered
+from leftfold.core.record import GENESIS, covered, hashed
 
 #: What a statement that makes jobs is told of each.
 ENQUEUE_COLUMNS: Final = (
@@ -20,4 +19,4 @@ def first_data(now: int, due: int | None, delay: int | None, rest: str) -> tuple
 
 def first_hash(job_id: str, at: int, words: str, data: str) -> bytes:
     """Give the hash that its chain begins with."""
-    return sha256(GENESIS + covered(job_id, 1, at, words, data)).digest()
+    return hashed(GENESIS + covered(job_id, 1, at, words, data))

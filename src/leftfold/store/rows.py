@@ -1,7 +1,6 @@
 """What a job's row says: a function of its log, and of the few things that renewals change beside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -10,7 +9,7 @@ from leftfold.core import events as e
 from leftfold.core.errors import BrokenChainError, CorruptLogError
 from leftfold.core.job import Job, fold
 from leftfold.core.lifecycle import State, Who
-from leftfold.core.record import GENESIS, Record, check_chain, covered, decode, encode, said, seal
+from leftfold.core.record import GENESIS, Record, check_chain, covered, decode, encode, hashed, said, seal
 from leftfold.core.retry import DEFAULT_POLICY
 
 
@@ -168,7 +167,7 @@ def unsealed(head: bytes, job_id: str, columns: Sequence[Any]) -> bool:
         if who is None and usual is None:
             return False
         words += said(event, who or str(usual), actor, request_id, request_hash, stored=stored)
-    return seal(sha256(head + covered(job_id, version, at, words, data)).digest()) != bytes(stored_seal)
+    return seal(hashed(head + covered(job_id, version, at, words, data))) != bytes(stored_seal)
 
 
 def state_of(job_id: str, name: str) -> State:

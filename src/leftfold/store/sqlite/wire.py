@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from hashlib import sha256
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
 import msgspec
 
-from leftfold.core.record import GENESIS, SEAL_BYTES, covered
+from leftfold.core.record import GENESIS, SEAL_BYTES, covered, hashed
 from leftfold.store.entries import ENQUEUE_COLUMNS, first_data, first_hash
 from leftfold.store.query import ALONE, MAKING, NAMES, VARYING, Columns, Query, load_queries
 from leftfold.store.rows import COLUMNS
@@ -136,7 +135,7 @@ UNANSWERED: Final[Mapping[str, bytes]] = {"heads": b""}
 def _linked(text: str) -> bytes:
     """Give the hashes of events, one behind the other, as `leftfold.core.record.link` computes them."""
     return b"".join(
-        sha256(bytes.fromhex(previous) + covered(_spelled(id_.lower()), version, at, said, data)).digest()
+        hashed(bytes.fromhex(previous) + covered(_spelled(id_.lower()), version, at, said, data))
         for previous, id_, version, at, said, data in msgspec.json.decode(text)
     )
 
