@@ -107,7 +107,12 @@ MAKING: Final = (
     ),
     Row(
         "enqueue more than is sent at once", "enqueue_many", s.nothing,
-        lambda on, _: on.enqueue_many(NewJob("new", n) for n in range(2 * PART + 1)), Repeated.ANEW,
+        lambda on, _: on.enqueue_many(NewJob("new", n) for n in range(PART + PART // 3)), Repeated.ANEW,
+    ),
+    Row(
+        "enqueue more than is sent at once, of two kinds", "enqueue_many", s.nothing,
+        lambda on, _: on.enqueue_many(NewJob("new" if n % 2 else "newer", n) for n in range(PART + 1)),
+        Repeated.ANEW,
     ),
     Row(
         "enqueue many by request", "enqueue_many", s.with_key,

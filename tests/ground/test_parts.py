@@ -34,8 +34,12 @@ async def _aenqueue(place: Place, jobs: Sequence[NewJob]) -> list[Receipt | None
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_a_large_batch_is_made_in_one_transaction_in_the_order_it_was_given(place: Place, is_async: bool) -> None:
-    receipts = _enqueue(place, [NewJob("work", number) for number in range(MANY)], is_async=is_async)
+@pytest.mark.parametrize("kinds", [["work"], ["work", "other"]], ids=["alike", "of two kinds"])
+def test_a_large_batch_is_made_in_one_transaction_in_the_order_it_was_given(
+    place: Place, kinds: list[str], is_async: bool
+) -> None:
+    jobs = [NewJob(kinds[number % len(kinds)], number) for number in range(MANY)]
+    receipts = _enqueue(place, jobs, is_async=is_async)
     made = [receipt.job_id for receipt in receipts if receipt]
     assert made == sorted(set(made))
     assert len(made) == MANY
