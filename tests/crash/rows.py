@@ -16,6 +16,7 @@ from leftfold.core import commands as c
 from leftfold.core import events as e
 from leftfold.core.lifecycle import Who
 from leftfold.core.values import WaitFor
+from leftfold.store.audit import What
 from leftfold.store.creating import PART
 from leftfold.store.ops import Ask
 
@@ -43,6 +44,10 @@ class Row(NamedTuple):
     answers: bool = True  # whoever asks again hears the same
     skips: bool = False  # what a session still holds that is about to die is left to the next time
     folds: bool = False  # the write is one of those behind which the counters are folded
+    leaves: bool = False  # the last commit is of what somebody does later if it fails: the caller hears nothing of it
+    harmed: tuple[What, ...] = ()  # what `verify` finds in the scene,
+    left: tuple[What, ...] = ()  # and when all is done
+    on_server: bool = False  # the scene is not to be had in a file
     proof: Callable[[Engine, Any], None] | None = None  # what the answer must be good for
 
 
@@ -268,7 +273,44 @@ KEEPING: Final = (
     Row("import", "import_jobs", s.exported, lambda on, held: on.import_jobs(held.lines)),
 )  # fmt: skip
 
-ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *TELLING, *KEEPING)}
+#: What looks at rows, logs and counters that cannot be true, and freezes or mends them. To rebuild takes several
+#: transactions, of which one has something to do.
+MENDING: Final = (
+    Row(
+        "verify, which freezes", "verify", s.drifted_beside_an_unreadable, lambda on, _: on.verify(),
+        harmed=(What.ROW, What.UNREADABLE), left=(What.ROW, What.UNREADABLE),
+    ),
+    Row(
+        "rebuild rows", "rebuild", s.two_drifted, lambda on, _: on.rebuild(reason="drifted"),
+        answers=False, whole=False, harmed=(What.ROW, What.ROW),
+    ),
+    Row(
+        "rebuild a frozen job", "rebuild", s.frozen, lambda on, held: on.rebuild(held.job, reason="drifted"),
+        answers=False, whole=False, harmed=(What.ROW,),
+    ),
+    Row(
+        "rebuild counters", "rebuild", s.miscounted, lambda on, _: on.rebuild(reason="miscounted"),
+        answers=False, whole=False, harmed=(What.COUNTS,),
+    ),
+    Row(
+        "rebuild a lost row", "rebuild", s.without_its_row, lambda on, _: on.rebuild(reason="lost"),
+        answers=False, whole=False, harmed=(What.COUNTS, What.NO_ROW), on_server=True,
+    ),
+    Row(
+        "reap, and freeze what nobody can read", "reap", s.overdue_beside_an_unreadable,
+        lambda on, _: on.reap(by=KEEPER), answers=False, skips=True,
+        harmed=(What.UNREADABLE,), left=(What.UNREADABLE,),
+    ),
+    Row(
+        "claim, and freeze what nobody can read", "claim", s.queued_beside_an_unreadable,
+        lambda on, _: on.claim("worker", limit=2), Repeated.ANEW, whole=False, skips=True, leaves=True,
+        harmed=(What.UNREADABLE,), left=(What.UNREADABLE,),
+    ),
+)  # fmt: skip
+
+ROWS: Final[Mapping[str, Row]] = {row.name: row for row in (*MAKING, *OWNING, *TELLING, *KEEPING, *MENDING)}
+#: Those that can be played in a file: there, a lost row takes the id of its job along.
+IN_FILES: Final[Mapping[str, Row]] = {name: row for name, row in ROWS.items() if not row.on_server}
 
 #: What reads, or ends: there is nothing in it to be done by half.
 READS: Final = frozenset({

@@ -7,10 +7,15 @@ out by then, and every job is due. So two runs of an operation write the same.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from tests.places import Place
+from tests.verify.planting import Shell
+
 import leftfold
 from leftfold import Backoff, Claim, Engine, Policy
 from leftfold.core.values import WaitFor
 from leftfold.store.feed import FeedPage
+from leftfold.store.postgres.driver import PostgresStore
+from leftfold.store.sqlite.driver import SqliteStore
 from leftfold.testing.clock import START
 
 THEN: Final = START
@@ -162,6 +167,65 @@ def read_on(engine: Engine) -> Held:
     """The next page of a consumer that is known."""
     engine.acknowledge(read(engine).page)
     return Held(pages=(engine.feed("reader", limit=1),))
+
+
+def shell_of(engine: Engine) -> Shell:
+    """Give a shell on the database that an engine stands on: for what no engine would do."""
+    store = engine.store
+    if isinstance(store, SqliteStore):
+        return Shell(Place(f"sqlite:///{store.path}"))
+    assert isinstance(store, PostgresStore)
+    return Shell(Place(store.url, store.schema))
+
+
+def _harmed(scene: Callable[[Engine], Held], harm: Callable[[Shell, Held], object]) -> Callable[[Engine], Held]:
+    def harmed(engine: Engine) -> Held:
+        held = scene(engine)
+        with shell_of(engine) as shell:
+            harm(shell, held)
+        return held
+
+    return harmed
+
+
+def _drift(shell: Shell, *jobs: str) -> None:
+    for job_id in jobs:
+        shell.edit_row(job_id, failures=3, correlation_id="nobody's")
+
+
+def _spoil(shell: Shell, job_id: str) -> None:
+    """Let the first event be none."""
+    shell.edit(job_id, 1, data="{")
+
+
+def _drift_and_spoil(shell: Shell, held: Held) -> None:
+    _drift(shell, held.jobs[0])
+    _spoil(shell, held.jobs[1])
+
+
+def _miscount(shell: Shell, _: Held) -> None:
+    if shell.place.is_file:
+        shell.ask("UPDATE counts SET jobs = jobs + 2 WHERE state = 'running'")
+    else:
+        shell.ask("INSERT INTO counts SELECT queue, kind, state, 2 FROM jobs")
+
+
+def _lose(shell: Shell, held: Held) -> None:
+    shell.change(f"DELETE FROM jobs WHERE {shell.row_of(held.job)}")  # noqa: S608 - our own
+
+
+drifted_beside_an_unreadable = _harmed(two_running, _drift_and_spoil)
+two_drifted = _harmed(two_running, lambda shell, held: _drift(shell, *held.jobs))
+miscounted = _harmed(running, _miscount)
+without_its_row = _harmed(two_running, _lose)
+overdue_beside_an_unreadable = _harmed(two_overdue, lambda shell, held: _spoil(shell, held.job))
+queued_beside_an_unreadable = _harmed(two_queued, lambda shell, held: _spoil(shell, held.job))
+
+
+def frozen(engine: Engine) -> Held:
+    held = _harmed(running, lambda shell, held: _drift(shell, held.job))(engine)
+    engine.verify()
+    return held
 
 
 def exported(engine: Engine) -> Held:

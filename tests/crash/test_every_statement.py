@@ -10,7 +10,7 @@ import pytest
 from tests.concurrency.crowd import eventually, outcome
 from tests.crash.grounds import FileGround, Ground, SchemaGround
 from tests.crash.picture import Picture, check, gist, happened, picture_of
-from tests.crash.rows import COMPOSED, READS, ROWS, Repeated, Row
+from tests.crash.rows import COMPOSED, IN_FILES, READS, ROWS, Repeated, Row
 from tests.crash.scenes import Held
 from tests.crash.victims import DONE, KILLED, Death, Nursery
 
@@ -28,7 +28,7 @@ def test_every_operation_of_the_engine_has_a_row() -> None:
     }
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("row", IN_FILES.values(), ids=IN_FILES)
 @pytest.mark.parametrize("library", ["stdlib", "pysqlite3"])
 def test_who_dies_at_any_statement_on_sqlite_leaves_all_or_nothing(
     row: Row, library: str, on_sqlite: FileGround, nursery_of: Callable[[str], Nursery]
@@ -80,7 +80,12 @@ def undisturbed(row: Row, ground: Ground) -> Run:
     engine = ground.engine()
     before = picture_of(engine, row)
     answer = outcome(row.act, engine, held)
-    return Run(before, picture_of(engine, row), answer)
+    after = picture_of(engine, row)
+    assert ([what for what, _ in before.findings], [what for what, _ in after.findings]) == (
+        sorted(row.harmed),
+        sorted(row.left),
+    )
+    return Run(before, after, answer)
 
 
 def settle(row: Row, engine: Engine, held: Held, run: Run) -> None:
