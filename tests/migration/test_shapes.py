@@ -21,11 +21,21 @@ FIELDS: dict[str, dict[str, Any]] = {
     "error": {"error": 1},
     "ended": {"ended_at": 1},
 }
+#: Columns that a state allows and does not ask for: a value, and the states. A dead letter has an incident, and whoever
+#: looks at what has ended may resolve it.
+ALLOWED: dict[str, tuple[Any, set[State]]] = {
+    "incident": ("0123456789ab", {state for state in ENDED if SHAPE[state].error}),
+    "resolved_at": (1, set(ENDED)),
+}
 #: What every row has.
 ALWAYS: dict[str, Any] = {
     "created_at": 1, "updated_at": 1, "lease": 60, "version": 1, "renewals": 0, "attempt": 0, "failures": 0,
     "priority": 0, "tenant": "", "kind": "work", "queue": "default",
 }  # fmt: skip
+
+
+#: How the databases call it.
+_UNSHAPED = "shape|incident|resolved"
 
 
 @pytest.fixture(scope="module", params=["postgres", "sqlite"])
@@ -110,6 +120,40 @@ def test_a_state_that_the_other_columns_do_not_fit_is_refused(raw: Raw, state: S
         else:
             with pytest.raises(Refused, match="shape"):
                 raw.run(change)
+
+
+@pytest.mark.parametrize("column", ALLOWED)
+@pytest.mark.parametrize("state", State)
+def test_a_new_row_has_an_incident_or_is_resolved_only_if_its_state_allows_that(
+    raw: Raw, state: State, column: str
+) -> None:
+    value, states = ALLOWED[column]
+    columns = row(state, legal(state)) | {column: value}
+    if state in states:
+        insert(raw, columns)
+    else:
+        with pytest.raises(Refused, match=_UNSHAPED):
+            insert(raw, columns)
+
+
+@pytest.mark.parametrize("column", ALLOWED)
+@pytest.mark.parametrize("state", [state for state in State if state not in FINAL])
+def test_a_row_comes_to_an_incident_or_is_resolved_only_while_its_state_allows_that(
+    raw: Raw, state: State, column: str
+) -> None:
+    value, states = ALLOWED[column]
+    columns = row(state, legal(state))
+    insert(raw, columns)
+    change = f"UPDATE jobs SET {column} = {value!r} WHERE id = {id_in(raw, columns)}"  # noqa: S608 - our own
+    if state not in states:
+        with pytest.raises(Refused, match=_UNSHAPED):
+            raw.run(change)
+        return
+    raw.run(change)
+    inbox = ", ".join(f"{name} = NULL" for field in legal(state) for name in FIELDS[field])
+    with pytest.raises(Refused, match=_UNSHAPED):  # it is not taken along out of that state
+        raw.run(f"UPDATE jobs SET state = 'inbox', {inbox} WHERE id = {id_in(raw, columns)}")  # noqa: S608 - our own
+    raw.run(f"UPDATE jobs SET state = 'inbox', {inbox}, {column} = NULL WHERE id = {id_in(raw, columns)}")  # noqa: S608
 
 
 def test_a_lease_without_its_token_and_a_token_without_a_lease_are_refused(raw: Raw) -> None:
