@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -128,6 +129,23 @@ def test_two_makers_with_equal_clocks_differ_by_their_randomness() -> None:
 def test_one_by_one_each_id_has_randomness_of_its_own() -> None:
     ids = Ids(lambda: NOW)
     assert len({random_of(ids.make_one()) for _ in range(1000)}) == 1000
+
+
+def test_threads_that_share_a_maker_share_no_randomness_and_no_time() -> None:
+    ids, together, usual = Ids(lambda: NOW), Barrier(8), sys.getswitchinterval()
+
+    def make(_: int) -> list[str]:
+        together.wait()
+        return [ids.make_one() for _ in range(1000)]
+
+    sys.setswitchinterval(1e-6)  # so that they come in between each other wherever they can
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            made = [job_id for each in threads.map(make, range(8)) for job_id in each]
+    finally:
+        sys.setswitchinterval(usual)
+    assert len({random_of(job_id) for job_id in made}) == 8000
+    assert len({job_id[:18] for job_id in made}) == 8000
 
 
 @pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["Python's", "one behind its back"])
