@@ -1,8 +1,8 @@
 """The same with a planner that is led astray: what operations do together must not depend on the plans.
 
 A few pairs of each kind of statement are played per setting; LEFTFOLD_INTERLEAVE=all plays every pair of single
-operations, and every pair of batches. In both, each side is interrupted once at most: plans change what a statement does,
-not what may happen between two.
+operations, and every pair of batches. In both, each side is interrupted once at most: plans change what a statement
+does, not what may happen between two.
 """
 
 from collections.abc import Mapping
