@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
+import pytest
 from msgspec.structs import replace
+from tests.plans.loading import ROWS
 
 from leftfold import Engine
 from leftfold.asking import NewJob
 from leftfold.core import events as e
 from leftfold.core.errors import CorruptLogError, LeftfoldError
-from leftfold.store import audit
+from leftfold.store import audit, feed
 from leftfold.store.query import Columns, Operation, Query, Steps
 from leftfold.store.sessions import Session
 
@@ -41,6 +43,8 @@ INCIDENTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+#: How many events are looked at in one go: to these tables, what it is to a few million events.
+WINDOW: Final = ROWS // 100
 #: An id in the middle of the copies.
 MIDDLE: Final = "01000000-0000-7000-8000-000000000064"
 
@@ -109,6 +113,9 @@ def everything_asked(store: Session) -> Iterator[Asked]:
         with suppress(CorruptLogError):  # the copies have no events of their own
             engine.incidents(**asked)
         yield Asked(f"incidents, {name}", listening.heard[0])
+    listening.heard.clear()
+    fall_behind(engine)
+    yield from distinct(listening.heard, "far behind")
     whole = audit.Selection()._asdict()
     pages: dict[str, dict[str, str | list[str] | None]] = {
         "first": {"after": None}, "later": {"after": MIDDLE}, "of some": {"ids": [MIDDLE]}
@@ -190,6 +197,20 @@ def live(engine: Engine, word: str, batch: int) -> None:
     engine.pause("nowhere")
     engine.unpause("nowhere")
     engine.queues()
+
+
+def fall_behind(engine: Engine) -> None:
+    """Read on where nearly all is new, and part of it was read already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feed, "WINDOW", WINDOW)
+        engine.acknowledge(engine.feed("late", limit=WINDOW))
+        engine.acknowledge(engine.feed("late", limit=WINDOW))
+        assert isinstance(engine.store, Listening)
+        engine.store.heard.clear()
+        page = engine.feed("late", limit=10)
+        assert not page.caught_up, "it is not far behind"
+        engine.consumers()
+    engine.forget_consumer("late")
 
 
 def _refused(call: Callable[[], object]) -> None:

@@ -64,7 +64,8 @@ class Tables:
                 "token": "left(t.token, 20) || n"}  # fmt: skip
         copies = {
             "jobs": Copies(jobs, self._columns("jobs")),
-            "events": Copies({"job_id": ids}, self._columns("events")),
+            # One behind the other, as they come.
+            "events": Copies({"job_id": ids, "at": "t.at + n * 1000"}, self._columns("events")),
         }
 
         def copy(part: Part, first: int, last: int) -> None:
@@ -86,10 +87,12 @@ class Tables:
         asked = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
         return [row[0] for row in self.connection.execute(asked, (self.store.schema, table))]
 
-    def plan(self, query: Query, mode: str) -> "Plan":
-        """Give the plan that the server makes for a query of ours."""
-        with self.connection.cursor() as cursor:
-            cursor.execute(f"SET plan_cache_mode = {mode}".encode())
+    def plan(self, query: Query, mode: str, *, as_ours: bool = False) -> "Plan":
+        """Give the plan that the server makes for a query of ours; `as_ours`: in a session of the driver."""
+        with self.connection.transaction(), self.connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+            if as_ours:
+                cursor.execute("SET LOCAL enable_seqscan = off")
             sent = PostgresQuery(Transformer(cursor))
             with pytest.MonkeyPatch.context() as spelled:  # a PREPARE in words takes arrays that are spelled out
                 spelled.setattr(wire, "PACKED", {})

@@ -27,6 +27,9 @@ INDEXES: Final = {
     "project": {"jobs_pkey"},
     "states": {"jobs_pkey"},
     "find": {"jobs_pkey"},
+    "feed_page": {"events_when"},
+    "feed_stretch": {"events_when"},
+    "feeds": {"events_when"},
     "next_due": {"jobs_claimable"},
     "audit": {"jobs_pkey", "events_pkey"},
     "overdue": {"jobs_leased", "jobs_deadline"},
@@ -44,6 +47,9 @@ GUESSED: Final = frozenset(
 )
 #: No index holds the keys of jobs that have ended, and a list shows them too: it reads all jobs.
 UNSERVED: Final = frozenset({"list, key"})
+#: Behind a limit, to read from one end of the table looks cheap, though all that was seen is passed over again. In the
+#: sessions of the driver, no plan does that.
+AS_OURS: Final = frozenset({"feed_stretch, far behind"})
 #: Without any statistics the planner thinks little of an index that only knows ranges, and of one of few jobs.
 NEED_STATISTICS: Final = (
     "overdue",
@@ -78,7 +84,7 @@ def test_no_statement_reads_all_jobs_or_all_events(mode: str, tables: tuple[str,
     for asked in opened.asked:
         guessed = asked.name in GUESSED and statistics != "up to date"
         unknown = asked.name.startswith(NEED_STATISTICS) and statistics == "never taken"
-        plan = opened.plan(asked.query, mode)
+        plan = opened.plan(asked.query, mode, as_ours=asked.name in AS_OURS)
         if plan.whole() and not guessed and not unknown and asked.name not in UNSERVED:
             wrong[asked.name] = plan.whole()
         if detours(asked.query, plan):
