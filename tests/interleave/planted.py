@@ -106,6 +106,7 @@ _BY_PLACES: Final = ") s WHERE j.ctid = s.place AND s.now = s.now + 0"
 _NAMED: Final = ("claim", "SELECT k.ctid AS place,", "SELECT k.id, k.queue, k.ctid AS place,")
 _BY_ID: Final = ") s WHERE j.id = s.id"
 _LIMIT: Final = "        LIMIT %(limit)s"
+_FENCE: Final = "j.attempt = a.by_attempt AND j.token IS NOT DISTINCT FROM a.by_token"
 _LOCK: Final = "ORDER BY id FOR UPDATE"
 #: What an UPDATE runs anew for every row that it looks at, finding another job each time.
 _SUBQUERY: Final = (
@@ -127,10 +128,10 @@ BUGS: Final = (
             (("own", "WHERE k.id = a.id OFFSET 0",
               "WHERE k.id = a.id AND k.attempt = a.attempt AND k.token = a.token OFFSET 0"),
              ("own", "WHERE j.ctid = a.place AND j.state = a.was AND", "WHERE j.id = a.id AND"),
-             ("own", "AND j.attempt = a.by_attempt AND j.token IS NOT DISTINCT FROM a.by_token\n      AND j.state = ANY",
+             ("own", f"AND {_FENCE}\n      AND j.state = ANY",
               "AND a.was = ANY"))),
     Planted("an owner is not asked for its lease", ("claim next", "start", "queued"),
-            (("own", "j.attempt = a.by_attempt AND j.token IS NOT DISTINCT FROM a.by_token", "true"),)),
+            (("own", _FENCE, "true"),)),
     Planted("a renewal is not asked for its lease", ("claim by id", "heartbeat", "queued"),
             (("renew", "k.attempt = a.attempt AND k.token IS NOT DISTINCT FROM a.token", "true"),)),
     Planted("a claim waits for a locked job", ("claim next", "cancel at a rev", "queued"),
