@@ -219,7 +219,7 @@ BUGS: Final = (
             (("if Edge(state, e.Claimed, TARGETS[e.Claimed]) not in forbidden]", "if state]"),),
             CLAIMS + "[no claim]"),
     Planted("a claim that is given again is another's", "store/claiming.py",
-            (("replace(claim, attempt=given.attempts[claim.job_id]) for", "claim for"),),
+            (("(row[0], given.attempts[row[0]], *row[2:])", "row"),),
             "test_claims_and_keys.py::test_a_claim_that_is_over_is_given_again_as_it_was_and_opens_nothing"),
     # --- requests and keys --------------------------------------------------------------------------------------------
     Planted("a request_id serves for two requests", "store/requests.py",
