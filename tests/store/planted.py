@@ -74,10 +74,6 @@ BUGS: Final = (
              ("{schema}.link(j.head, j.id, j.version + 1, greatest(a.now, j.updated_at), ",
               "{schema}.link(j.head, j.id, j.version + 1, a.now, ")),
             BACK),
-    Planted("a renewal reads the time before the lock", POSTGRES,
-            (("SELECT h.place, coalesce(:now::bigint, {schema}.clock()) AS now FROM held h",
-              f"SELECT h.place, coalesce(:now::bigint, {BEGINNING}) AS now FROM held h"),),  # noqa: S608
-            BEHIND + "[heartbeat]"),
     Planted("a decision reads the time before the lock", POSTGRES,
             (("SELECT id::text, coalesce(:now::bigint, {schema}.clock()) FROM locked",
               f"SELECT id::text, coalesce(:now::bigint, {BEGINNING}) FROM locked"),),  # noqa: S608
